@@ -1,0 +1,40 @@
+"""One admitted prompt: the only thing the workload side needs to know of a request."""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+
+class Access(NamedTuple):
+    """One admitted prompt and what the cache served of it.
+
+    The same record is made by the live hook (from vLLM's ``Request``) and by the replays (from a trace), so that one
+    estimator serves two sources.
+    """
+
+    time: float
+    """Seconds, any monotonic origin: the moment of the lookup that led to the admission."""
+
+    key: Hashable
+    """Names the request until it is released."""
+
+    tokens: int
+    """Prompt tokens L, at least 1."""
+
+    blocks: Sequence[Hashable]
+    """Chained ids of the prompt's full blocks: equal ids mean equal whole prefixes. At least ``tokens // block_size`` of
+    them; more (blocks of an answer under way) are ignored."""
+
+    hit_tokens: int | None = None
+    """Tokens served from the local prefix cache; None where nothing observed them (pure prediction)."""
+
+    external_tokens: int = 0
+    """Tokens loaded by a KV connector, beyond the local hit."""
+
+    pinned_blocks: int | None = None
+    """Blocks in use by other requests just before this admission; None where unknown."""
+
+    conversation: str | None = None
+    """Explicit conversation id (already a digest in the live path); None: linked by its prefix chain."""
+
+    readmission: bool = False
+    """A preempted request that comes back: it pins blocks again, but is no new prompt."""
