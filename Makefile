@@ -1,0 +1,35 @@
+# `make demo` and `make test` need only Python 3.11 and make: they set up .venv themselves and reuse it while it is fresh.
+SHELL := bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+RUN := $(BIN)/python -m
+CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests)
+
+.PHONY: help env demo test lint bench clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+env: ## the environment alone: .venv with vLLM's CPU build, this package and its tools
+	@scripts/setup_env.sh
+
+demo: env ## a real vLLM server, a multi-turn load, predicted beside observed, and the recommendation put to the test
+	@$(RUN) examples.demo $(DEMO_ARGS)
+
+test: env lint ## ruff, mypy --strict and pytest
+	$(RUN) pytest $(PYTEST_ARGS)
+
+lint: env ## ruff and mypy --strict
+	$(RUN) ruff check $(CHECKED)
+	$(RUN) ruff format --check $(CHECKED)
+	$(RUN) mypy
+	$(RUN) mypy --ignore-missing-imports -p examples.demo
+
+bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
+	@$(RUN) benchmarks $(BENCH_ARGS)
+
+clean: ## remove what the targets above made
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
