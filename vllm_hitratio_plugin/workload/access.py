@@ -36,5 +36,6 @@ class Access(NamedTuple):
     conversation: str | None = None
     """Explicit conversation id (already a digest in the live path); None: linked by its prefix chain."""
 
-    readmission: bool = False
-    """A preempted request that comes back: it pins blocks again, but is no new prompt."""
+    counted: bool = True
+    """False for what is no new prompt but holds and writes blocks all the same: a preempted request that comes back, one
+    that may not read the cache."""

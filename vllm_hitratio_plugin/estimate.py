@@ -1,0 +1,80 @@
+"""What one look at the window says: the figures that are exported, each None where it was not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: The two predictions, by the name that their metrics carry.
+MEAN_FIELD = "mean_field"
+REUSE_TIME = "reuse_time"
+ESTIMATORS = (REUSE_TIME, MEAN_FIELD)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimates over the current window; symbols are the paper's."""
+
+    time: float
+    """Seconds, the monitor's clock."""
+    window_seconds: float
+    requests: int
+    reuses: int
+    """Runs of reusable blocks seen: how many idle gaps the curve rests on."""
+    ready: bool
+    """Whether the window holds enough for a figure; if not, the ratios below are None."""
+    capacity_blocks: int
+    """N."""
+    pinned_blocks: float | None
+    """Mean blocks in use at an admission."""
+    observed: float | None
+    """h over the window's prompts, blocks."""
+    observed_stderr: float | None
+    predicted: dict[str, float | None]
+    """ĥ by estimator."""
+    predicted_stderr: dict[str, float | None]
+    gap: float | None
+    """Observed minus predicted (reuse_time)."""
+    gap_stderr: float | None
+    """Standard error of that difference, paired (MODEL section 5)."""
+    ceiling: float | None
+    """Share of prompt blocks seen before: no capacity hits more."""
+    arrival_rate: float | None
+    """λ0, conversations per second."""
+    history_workload: float | None
+    """A_R, blocks."""
+    reusable_workload: float | None
+    """A_H^hash, blocks."""
+    lifetime_blocks: float | None
+    """E[B], blocks."""
+    turns: float | None
+    """E[M]."""
+    characteristic_time: float | None
+    """T_C, s: how long an unused block survives."""
+    target: float | None
+    reachable: bool | None
+    recommended_blocks: float | None
+    """Capacity that reaches the target; None without a target or out of reach."""
+    curve: dict[int, float] = field(default_factory=dict)
+    """Hit ratio by capacity in blocks."""
+
+
+@dataclass
+class Counters:
+    """Sums since the start, aligned with each other: all advance together when the monitor is refreshed."""
+
+    requests: int = 0
+    prompt_blocks: int = 0
+    hit_blocks: float = 0.0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    external_hit_tokens: int = 0
+    conversations: int = 0
+    forks: int = 0
+    uncounted: int = 0
+    resets: int = 0
+    predicted_hit_blocks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ESTIMATORS, 0.0))
+    curve_hit_blocks: dict[int, float] = field(default_factory=dict)
+    ceiling_hit_blocks: float = 0.0
+    interarrival_buckets: list[int] = field(default_factory=list)
+    """Turns per bucket of ``monitor.INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
+    interarrival_seconds: float = 0.0

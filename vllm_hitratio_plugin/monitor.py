@@ -1,0 +1,362 @@
+"""The monitor: takes access records, keeps the workload, and says what the hit ratio is and what it should be.
+
+One object serves the live plugin and the replays. It has no clock of its own and does no input or output: time comes
+with the records.
+"""
+
+from __future__ import annotations
+
+import copy
+from array import array
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME, Counters, Estimate
+from vllm_hitratio_plugin.model.flow import Fit, Flow, FlowSketch, Uncertain, jackknife_stderr, ratio_jackknife
+from vllm_hitratio_plugin.model.interarrival import Empirical
+from vllm_hitratio_plugin.model.mean_field import MeanField
+from vllm_hitratio_plugin.model.workload import Workload
+from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.workload.conversation import Conversation, NamedConversations
+from vllm_hitratio_plugin.workload.prefix_tree import Node, PrefixTree
+from vllm_hitratio_plugin.workload.window import Slot, Window
+
+#: Upper bounds of the interarrival histogram, s.
+INTERARRIVAL_BOUNDS = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600, 7200)
+
+#: How many times the capacity the index remembers, and the curve asks about, at the most.
+INDEX_FACTOR = 8
+
+
+class Monitor:
+    """Streaming estimates of the prefix cache's hit ratio, predicted beside observed.
+
+    Args:
+        block_size: Tokens a block.
+        capacity_blocks: N, blocks the cache can hold.
+        unhashed: Where a released block without a hash goes: "tail", it displaces cached blocks like any other (vLLM
+            up to 0.23), or "head", it is used again at once and displaces nothing (from 0.24; MODEL 4.2).
+        window_seconds: The least sliding window.
+        slots: Time slots of the window, the parts of the jackknife.
+        target: The hit ratio that a capacity is recommended for, 0 to 1.
+        index_blocks: Blocks remembered beyond those in use; default ``INDEX_FACTOR`` times N.
+        dropped_blocks: Blocks that every hit gives up (1 with EAGLE or MTP speculative decoding).
+        grid: Capacities of the curve, blocks; default :func:`capacity_grid`.
+        least_requests, least_reuses: What a window needs before its ratios are given.
+        origin: Seconds, a boundary of the time slots.
+    """
+
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        capacity_blocks: int,
+        unhashed: str = "head",
+        window_seconds: float = 600.0,
+        slots: int = 30,
+        target: float | None = None,
+        index_blocks: int | None = None,
+        dropped_blocks: int = 0,
+        grid: Sequence[int] | None = None,
+        least_requests: int = 200,
+        least_reuses: int = 50,
+        origin: float = 0.0,
+    ) -> None:
+        self.block_size = block_size
+        self.capacity_blocks = capacity_blocks
+        self.unhashed = unhashed
+        self.target = target
+        self.dropped_blocks = dropped_blocks
+        self.grid = tuple(grid) if grid is not None else capacity_grid(capacity_blocks)
+        largest = max((capacity_blocks, *self.grid))
+        self.tree = PrefixTree(max(index_blocks or INDEX_FACTOR * capacity_blocks, largest))
+        # Expected hits are kept for the current capacity, then the curve's.
+        self.window = Window(window_seconds, slots, (capacity_blocks, *self.grid), origin=origin)
+        self.last_reset: float | None = None
+        self._named = NamedConversations()
+        self._held: dict[Hashable, Node | None] = {}
+        self._least = (least_requests, least_reuses)
+        self._counters = Counters(
+            curve_hit_blocks=dict.fromkeys(self.grid, 0.0),
+            interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
+        )
+        self._published = copy.deepcopy(self._counters)
+        # Since the last refresh: idle gaps and lengths of reusable runs, interarrival times, reusable returning blocks.
+        self._gaps, self._lengths = array("d"), array("d")
+        self._turn_gaps = array("d")
+        self._returning = 0.0
+        self._paper_stderr: float | None = None
+        self._slot_closed = True
+
+    @property
+    def counters(self) -> Counters:
+        """Sums as of the last refresh."""
+        return self._published
+
+    @property
+    def held(self) -> int:
+        """Requests admitted and not yet released."""
+        return len(self._held)
+
+    def admit(self, access: Access) -> None:
+        """Count one admitted prompt and hold its blocks until :meth:`release`; a prompt held already is not counted."""
+        time, key, tokens, blocks, hit_tokens, external, pinned, name, counted = access
+        if key in self._held:
+            return
+        if time >= self.window.closes:
+            self._advance(time)
+        block_size = self.block_size
+        full = tokens // block_size
+        match = self.tree.admit(blocks, full, time)
+        self._held[key] = match.node
+        counters = self._counters
+        if not counted:
+            self.window.open.sketch.written_blocks += full - match.known
+            counters.uncounted += 1
+            return
+        prompt = -(-tokens // block_size)
+        reusable = self._reusable(match.gaps, match.lengths, match.known, (tokens - 1) // block_size)
+        slot = self.window.open.sketch
+        slot.requests += 1
+        slot.prompt_blocks += prompt
+        slot.written_blocks += (prompt if self.unhashed == "tail" else full) - reusable
+        if reusable:
+            slot.reusable_blocks += reusable
+            counters.ceiling_hit_blocks += reusable
+            slot.reuse_runs += len(match.gaps)
+            self._gaps.extend(match.gaps)
+            self._lengths.extend(match.lengths)
+        if pinned:
+            slot.pinned_blocks += pinned
+        counters.requests += 1
+        counters.prompt_blocks += prompt
+        counters.prompt_tokens += tokens
+        if hit_tokens:
+            hits = hit_tokens / block_size
+            slot.hit_blocks += hits
+            counters.hit_blocks += hits
+            counters.hit_tokens += hit_tokens
+        counters.external_hit_tokens += external
+        if match.forked:
+            counters.forks += 1
+        self._turn(
+            match.conversation if name is None else self._named.get(name), time, full, prompt, reusable, match.node
+        )
+
+    def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int = 0) -> None:
+        """The request let its blocks go.
+
+        Args:
+            time: Seconds.
+            key: As admitted; unknown keys are ignored.
+            blocks: Chained ids of what the request cached, where its answer is cached too (remark B.1).
+            cached: How many of them; fewer than the prompt's full blocks changes nothing.
+        """
+        if key not in self._held:
+            return
+        node = self._held.pop(key)
+        known = 0 if node is None else node.start + len(node.blocks)
+        if cached > known:
+            self.window.open.sketch.written_blocks += cached - known
+            node = self.tree.extend(node, blocks, cached)
+        self.tree.release(node, time)
+
+    def reset(self, time: float) -> None:
+        """The engine dropped its prefix cache."""
+        self.tree.reset(time)
+        self._counters.resets += 1
+        self.last_reset = time
+
+    def refresh(self, time: float) -> Estimate:
+        """Fit the window that ends now, and bring all counters up to date together.
+
+        Expected hits are counted for the same prompts as the observed ones, so ratios of the counters' increases are
+        exact over any time.
+        """
+        self._advance(time)
+        self.window.fit(time)
+        self._count_expected(self.window.open)
+        slots = self._slots()
+        whole = FlowSketch.total([slot.sketch for slot in slots])
+        mean_field = _mean_field(whole)
+        if self._returning and mean_field is not None:
+            share = mean_field.hit_ratio(self.capacity_blocks) / mean_field.reuse_potential
+            self._counters.predicted_hit_blocks[MEAN_FIELD] += self._returning * float(share)
+        self._returning = 0.0
+        self._published = copy.deepcopy(self._counters)
+        return self._estimate(time, slots, whole, mean_field)
+
+    def _reusable(self, gaps: list[float], lengths: list[int], known: int, most: int) -> int:
+        """Trim the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
+        reusable = max(min(known, most) - self.dropped_blocks, 0)
+        excess = known - reusable
+        while excess > 0:
+            if lengths[-1] > excess:
+                lengths[-1] -= excess
+                break
+            excess -= lengths.pop()
+            gaps.pop()
+        return reusable
+
+    def _turn(
+        self, conversation: Conversation | None, time: float, full: int, prompt: int, reusable: int, node: Node | None
+    ) -> None:
+        slot = self.window.open.sketch
+        if conversation is None:
+            conversation = Conversation()
+        if conversation.turns == 0:
+            slot.first_turns += 1
+            slot.grown_blocks += prompt
+            self._counters.conversations += 1
+        else:
+            gap = max(time - conversation.arrival, 0.0)
+            self._turn_gaps.append(gap)
+            returning = min(conversation.blocks, reusable)
+            slot.returning_blocks += returning
+            self._returning += returning
+            slot.grown_blocks += max(prompt - conversation.prompt_blocks, 0)
+        conversation.turns += 1
+        conversation.arrival = time
+        conversation.blocks = full
+        conversation.prompt_blocks = prompt
+        if node is not None:
+            node.conversation = conversation
+
+    def _advance(self, time: float) -> None:
+        self._sketch_runs()
+        for slot in self.window.advance(time):
+            self._count_expected(slot)
+            self._slot_closed = True
+
+    def _sketch_runs(self) -> None:
+        """Move what the admissions appended into the open slot, many at a time."""
+        slot = self.window.open.sketch
+        if self._gaps:
+            slot.add_runs(np.array(self._gaps), np.array(self._lengths))
+            del self._gaps[:], self._lengths[:]
+        if self._turn_gaps:
+            turn_gaps = np.array(self._turn_gaps)
+            del self._turn_gaps[:]
+            slot.add_turn_gaps(turn_gaps)
+            buckets = self._counters.interarrival_buckets
+            for bucket, turns in enumerate(
+                np.bincount(np.searchsorted(INTERARRIVAL_BOUNDS, turn_gaps), minlength=len(buckets))
+            ):
+                buckets[bucket] += int(turns)
+            self._counters.interarrival_seconds += float(turn_gaps.sum())
+
+    def _count_expected(self, slot: Slot) -> None:
+        """Advance the counters of expected hits by what a slot's fit says beyond what was counted of it."""
+        fresh = np.maximum(slot.expected - slot.counted, 0.0)
+        slot.counted = slot.counted + fresh
+        counters = self._counters
+        counters.predicted_hit_blocks[REUSE_TIME] += float(fresh[0])
+        for capacity, hits in zip(self.grid, fresh[1:], strict=True):
+            counters.curve_hit_blocks[capacity] += float(hits)
+
+    def _slots(self) -> list[Slot]:
+        """The current window: stretched while it holds too few gaps, or is short beside T_C (MODEL section 5)."""
+        reuses = self._least[1]
+        slots = self.window.slots(reuses)
+        flow = Flow(FlowSketch.total([slot.sketch for slot in slots]))
+        survival = flow.characteristic_time(self.capacity_blocks)
+        if survival is not None and 3 * survival > flow.sketch.seconds:
+            slots = self.window.slots(reuses, 3 * survival)
+        return slots
+
+    def _estimate(self, time: float, slots: list[Slot], whole: FlowSketch, mean_field: MeanField | None) -> Estimate:
+        capacity = self.capacity_blocks
+        ready = whole.requests >= self._least[0] and whole.reuse_runs >= self._least[1]
+        flow = Flow(whole)
+        nothing = Uncertain(None, None)
+        predicted = observed = gap = paper = nothing
+        recommended: float | None = None
+        workload = _workload(whole) if ready else None
+        curve: dict[int, float] = {}
+        if ready:
+            expected = np.array([slot.expected for slot in slots])
+            prompts = np.array([slot.sketch.prompt_blocks for slot in slots])
+            hits = np.array([slot.sketch.hit_blocks for slot in slots])
+            predicted = ratio_jackknife(expected[:, 0], prompts)
+            observed = ratio_jackknife(hits, prompts)
+            # Both sides share the noise of the same prompts, so the difference itself is jackknifed.
+            gap = ratio_jackknife(hits - expected[:, 0], prompts)
+            ratios = expected.sum(axis=0) / prompts.sum()
+            curve = {size: float(ratio) for size, ratio in zip(self.grid, ratios[1:], strict=True)}
+            if self._slot_closed:
+                self._paper_stderr = _mean_field_stderr([slot.sketch for slot in slots], capacity)
+                self._slot_closed = False
+            if mean_field is not None:
+                paper = Uncertain(float(mean_field.hit_ratio(capacity)), self._paper_stderr)
+            if self.target is not None:
+                recommended = Fit.total([slot.fit for slot in slots]).capacity_for(self.target)
+        return Estimate(
+            time=time,
+            window_seconds=whole.seconds,
+            requests=int(whole.requests),
+            reuses=int(whole.reuse_runs),
+            ready=ready,
+            capacity_blocks=capacity,
+            pinned_blocks=flow.pinned if whole.requests else None,
+            observed=observed.value,
+            observed_stderr=observed.stderr,
+            predicted={REUSE_TIME: predicted.value, MEAN_FIELD: paper.value},
+            predicted_stderr={REUSE_TIME: predicted.stderr, MEAN_FIELD: paper.stderr},
+            gap=gap.value,
+            gap_stderr=gap.stderr,
+            ceiling=flow.ceiling if ready else None,
+            arrival_rate=workload.arrival_rate if workload else None,
+            history_workload=workload.history_workload if workload else None,
+            reusable_workload=workload.reusable_workload if workload else None,
+            lifetime_blocks=workload.lifetime_blocks if workload else None,
+            turns=workload.turns if workload else None,
+            characteristic_time=flow.characteristic_time(capacity) if ready else None,
+            target=self.target,
+            reachable=(recommended is not None) if ready and self.target is not None else None,
+            recommended_blocks=recommended,
+            curve=curve,
+        )
+
+
+def capacity_grid(capacity_blocks: int) -> tuple[int, ...]:
+    """Capacities of the curve: 2^k and 3·2^(k-1) from N/16 to 8 N, so that replicas of like size share them."""
+    sizes = sorted({size for k in range(1, 40) for size in (2**k, 3 * 2 ** (k - 1))})
+    return tuple(size for size in sizes if capacity_blocks / 16 <= size <= INDEX_FACTOR * capacity_blocks)
+
+
+def _workload(sketch: FlowSketch) -> Workload | None:
+    """The paper's means from rates, as X = (λ0 X) / λ0; None where no conversation started in the window."""
+    if sketch.first_turns <= 0 or sketch.seconds <= 0:
+        return None
+    started = sketch.first_turns
+    return Workload(
+        arrival_rate=started / sketch.seconds,
+        history_workload=sketch.prompt_blocks / started,
+        reusable_workload=sketch.returning_blocks / started,
+        lifetime_blocks=sketch.grown_blocks / started,
+        turns=sketch.requests / started,
+    )
+
+
+def _mean_field(sketch: FlowSketch) -> MeanField | None:
+    """The paper's estimator (39) on the window; None where the window lacks a start or a returning turn."""
+    workload = _workload(sketch)
+    if workload is None or workload.reusable_workload <= 0 or sketch.turn_gaps.shape[1] == 0:
+        return None
+    turns, seconds = sketch.turn_gaps[1], sketch.turn_gaps[2]
+    return MeanField(workload, Empirical(seconds / turns, turns))
+
+
+def _mean_field_stderr(sketches: list[FlowSketch], capacity: float, groups: int = 10) -> float | None:
+    """Delete-one-group jackknife of the paper's estimator; few groups, since each replica is a fit of its own."""
+    totals = [
+        FlowSketch.total([sketches[index] for index in group], cells=False)
+        for group in np.array_split(np.arange(len(sketches)), min(groups, len(sketches)))
+    ]
+    replicas = []
+    for index in range(len(totals)):
+        without = _mean_field(FlowSketch.total(totals[:index] + totals[index + 1 :], cells=False))
+        if without is not None:
+            replicas.append(float(without.hit_ratio(capacity)))
+    return jackknife_stderr(np.array(replicas))

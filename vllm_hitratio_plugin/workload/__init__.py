@@ -1,0 +1,1 @@
+"""From access records to additive statistics: prefix tree, conversations, sliding window."""

@@ -1,0 +1,49 @@
+"""A conversation as the server sees it: the turns so far, never known to be over."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class Conversation:
+    """The last turn of one conversation (symbols of the paper, section 2).
+
+    Attributes:
+        arrival: Seconds, when the last prompt arrived.
+        blocks: Full blocks of the last prompt: what its next turn can reuse.
+        prompt_blocks: R_j, blocks of the last prompt with the partly filled one.
+        turns: Turns seen, j.
+    """
+
+    __slots__ = ("arrival", "blocks", "prompt_blocks", "turns")
+
+    def __init__(self) -> None:
+        self.arrival = 0.0
+        self.blocks = 0
+        self.prompt_blocks = 0
+        self.turns = 0
+
+
+class NamedConversations:
+    """Conversations that carry an explicit id, the least recently used forgotten first.
+
+    Memory: at most ``limit`` entries of about 300 bytes, the id's digest included.
+    """
+
+    def __init__(self, limit: int = 65536) -> None:
+        self._limit = limit
+        self._by_id: OrderedDict[str, Conversation] = OrderedDict()
+
+    def get(self, name: str) -> Conversation:
+        """The conversation of that id; a new one (no turns yet) if it is not remembered."""
+        found = self._by_id.get(name)
+        if found is None:
+            found = self._by_id[name] = Conversation()
+            if len(self._by_id) > self._limit:
+                self._by_id.popitem(last=False)
+        else:
+            self._by_id.move_to_end(name)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._by_id)

@@ -1,0 +1,120 @@
+"""The sliding window: additive slots of traffic, the oldest dropped, chosen long enough for the question asked."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vllm_hitratio_plugin.model.flow import Fit, FlowSketch, local_displacement
+
+
+class Slot:
+    """One stretch of time: its sketch, and what is expected of it at each capacity asked about.
+
+    Attributes:
+        sketch: The sums.
+        fit: Its runs by what was ahead of them, as of the last :meth:`Window.fit`.
+        expected: Expected hits, blocks, at each of the window's capacities; (k,).
+        counted: The part of ``expected`` that the counters have already; (k,).
+    """
+
+    __slots__ = ("counted", "expected", "fit", "sketch")
+
+    def __init__(self, capacities: int) -> None:
+        self.sketch = FlowSketch()
+        self.fit = Fit.total([])
+        self.expected: NDArray[np.float64] = np.zeros(capacities)
+        self.counted: NDArray[np.float64] = np.zeros(capacities)
+
+
+class Window:
+    """Time cut into equal slots, each an additive sketch (MODEL section 5).
+
+    Args:
+        seconds: The least length of the window, > 0.
+        slots: Slots of the least window.
+        capacities: Blocks; what expected hits are kept for.
+        stretch: The window may grow to this many times ``seconds`` when traffic is thin.
+        origin: Seconds, a slot boundary (replays align it with their measurement window).
+
+    Memory: ``slots * stretch`` sketches.
+    """
+
+    def __init__(
+        self, seconds: float, slots: int, capacities: Sequence[float], stretch: int = 6, origin: float = 0.0
+    ) -> None:
+        self.seconds = seconds
+        self.slot_seconds = seconds / slots
+        self._capacities = np.asarray(capacities, dtype=float)
+        self._origin = origin
+        self._closed: deque[Slot] = deque(maxlen=slots * stretch)
+        self.open = Slot(len(self._capacities))
+        self._opened: float | None = None
+        #: Seconds, when the open slot has to be closed.
+        self.closes = -math.inf
+
+    def advance(self, time: float) -> list[Slot]:
+        """Close every slot that ended by ``time``; idle slots count, with their seconds and no traffic.
+
+        Returns the closed slots that had traffic, fitted for good.
+        """
+        if self._opened is None:
+            self._open_at(time)
+            return []
+        closed = []
+        for _ in range((self._closed.maxlen or 0) + 1):
+            if time < self.closes:
+                break
+            self.open.sketch.seconds = self.closes - self._opened
+            self._fit_open()
+            if self.open.sketch.requests:
+                closed.append(self.open)
+            self._closed.append(self.open)
+            self.open = Slot(len(self._capacities))
+            self._opened = self.closes
+            self.closes += self.slot_seconds
+        else:
+            # Idle for longer than anything is remembered: every slot is empty, so just take the time from here.
+            self._open_at(time)
+        return closed
+
+    def fit(self, time: float) -> None:
+        """Bring the open slot's fit up to ``time``, which must lie in it."""
+        opened = self._opened if self._opened is not None else time
+        self.open.sketch.seconds = max(time - opened, 0.0)
+        self._fit_open()
+
+    def slots(self, least_runs: float = 0.0, least_seconds: float = 0.0) -> list[Slot]:
+        """The slots of the current window, oldest first, the open one included.
+
+        Args:
+            least_runs, least_seconds: Below these the window is stretched beyond its least length.
+        """
+        chosen = [self.open] if self.open.sketch.seconds > 0 or self.open.sketch.requests else []
+        runs = self.open.sketch.reuse_runs
+        seconds = self.open.sketch.seconds
+        # Half a slot of slack: the open slot is rarely whole.
+        least_seconds = max(least_seconds, self.seconds - 0.5 * self.slot_seconds)
+        for slot in reversed(self._closed):
+            if seconds >= least_seconds and runs >= least_runs:
+                break
+            chosen.append(slot)
+            runs += slot.sketch.reuse_runs
+            seconds += slot.sketch.seconds
+        chosen.reverse()
+        return chosen
+
+    def _fit_open(self) -> None:
+        slot = self.open
+        history = [closed.sketch for closed in self._closed]
+        slot.fit = Fit.of_slot(slot.sketch, local_displacement([*history, slot.sketch]))
+        slot.expected = slot.fit.hit_blocks(self._capacities)
+
+    def _open_at(self, time: float) -> None:
+        self._opened = time
+        steps = math.floor((time - self._origin) / self.slot_seconds) + 1
+        self.closes = self._origin + steps * self.slot_seconds
