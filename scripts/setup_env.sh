@@ -29,8 +29,8 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 stop_heartbeat() {
   if [ -n "$HEARTBEAT" ]; then
-    pkill -P "$HEARTBEAT" 2>/dev/null || true
-    kill "$HEARTBEAT" 2>/dev/null || true
+    # shellcheck disable=SC2046  # the subshell and the sleep it waits for
+    kill "$HEARTBEAT" $(pgrep -P "$HEARTBEAT") 2>/dev/null || true
     wait "$HEARTBEAT" 2>/dev/null || true
     HEARTBEAT=
   fi
@@ -44,7 +44,7 @@ step() {
   local what=$1 began=$SECONDS code=0
   shift
   say "$what ..."
-  ( while sleep 20; do say "  still at it, $((SECONDS - began)) s"; done ) &
+  ( while sleep 20; do say "  still at it, $((SECONDS - began)) s"; done ) 2>/dev/null &
   HEARTBEAT=$!
   "$@" >>"$LOG" 2>&1 || code=$?
   stop_heartbeat

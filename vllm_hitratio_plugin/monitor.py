@@ -180,12 +180,14 @@ class Monitor:
         slots = self._slots()
         whole = FlowSketch.total([slot.sketch for slot in slots])
         mean_field = _mean_field(whole)
-        if self._returning and mean_field is not None:
-            share = mean_field.hit_ratio(self.capacity_blocks) / mean_field.reuse_potential
-            self._counters.predicted_hit_blocks[MEAN_FIELD] += self._returning * float(share)
+        paper = mean_field.hit_ratio(self.capacity_blocks) if mean_field is not None else None
+        if paper is not None:
+            # ĥ = (A_H^hash / A_R) F(T_C): each reusable block of a returning prompt is expected with F(T_C).
+            share = paper * whole.prompt_blocks / whole.returning_blocks
+            self._counters.predicted_hit_blocks[MEAN_FIELD] += self._returning * share
         self._returning = 0.0
         self._published = copy.deepcopy(self._counters)
-        return self._estimate(time, slots, whole, mean_field)
+        return self._estimate(time, slots, whole, paper)
 
     def _reusable(self, gaps: list[float], lengths: list[int], known: int, most: int) -> int:
         """Trim the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
@@ -265,12 +267,12 @@ class Monitor:
             slots = self.window.slots(reuses, 3 * survival)
         return slots
 
-    def _estimate(self, time: float, slots: list[Slot], whole: FlowSketch, mean_field: MeanField | None) -> Estimate:
+    def _estimate(self, time: float, slots: list[Slot], whole: FlowSketch, paper: float | None) -> Estimate:
         capacity = self.capacity_blocks
         ready = whole.requests >= self._least[0] and whole.reuse_runs >= self._least[1]
         flow = Flow(whole)
         nothing = Uncertain(None, None)
-        predicted = observed = gap = paper = nothing
+        predicted = observed = gap = nothing
         recommended: float | None = None
         workload = _workload(whole) if ready else None
         curve: dict[int, float] = {}
@@ -287,8 +289,6 @@ class Monitor:
             if self._slot_closed:
                 self._paper_stderr = _mean_field_stderr([slot.sketch for slot in slots], capacity)
                 self._slot_closed = False
-            if mean_field is not None:
-                paper = Uncertain(float(mean_field.hit_ratio(capacity)), self._paper_stderr)
             if self.target is not None:
                 recommended = Fit.total([slot.fit for slot in slots]).capacity_for(self.target)
         return Estimate(
@@ -301,8 +301,8 @@ class Monitor:
             pinned_blocks=flow.pinned if whole.requests else None,
             observed=observed.value,
             observed_stderr=observed.stderr,
-            predicted={REUSE_TIME: predicted.value, MEAN_FIELD: paper.value},
-            predicted_stderr={REUSE_TIME: predicted.stderr, MEAN_FIELD: paper.stderr},
+            predicted={REUSE_TIME: predicted.value, MEAN_FIELD: paper if ready else None},
+            predicted_stderr={REUSE_TIME: predicted.stderr, MEAN_FIELD: self._paper_stderr if ready else None},
             gap=gap.value,
             gap_stderr=gap.stderr,
             ceiling=flow.ceiling if ready else None,
@@ -357,6 +357,7 @@ def _mean_field_stderr(sketches: list[FlowSketch], capacity: float, groups: int 
     replicas = []
     for index in range(len(totals)):
         without = _mean_field(FlowSketch.total(totals[:index] + totals[index + 1 :], cells=False))
-        if without is not None:
-            replicas.append(float(without.hit_ratio(capacity)))
+        ratio = without.hit_ratio(capacity) if without is not None else None
+        if ratio is not None:
+            replicas.append(ratio)
     return jackknife_stderr(np.array(replicas))

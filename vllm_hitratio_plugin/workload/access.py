@@ -21,8 +21,8 @@ class Access(NamedTuple):
     """Prompt tokens L, at least 1."""
 
     blocks: Sequence[Hashable]
-    """Chained ids of the prompt's full blocks: equal ids mean equal whole prefixes. At least ``tokens // block_size`` of
-    them; more (blocks of an answer under way) are ignored."""
+    """Chained ids of the prompt's full blocks: equal ids mean equal whole prefixes. At least
+    ``tokens // block_size`` of them; more (blocks of an answer under way) are ignored."""
 
     hit_tokens: int | None = None
     """Tokens served from the local prefix cache; None where nothing observed them (pure prediction)."""
@@ -37,5 +37,5 @@ class Access(NamedTuple):
     """Explicit conversation id (already a digest in the live path); None: linked by its prefix chain."""
 
     counted: bool = True
-    """False for what is no new prompt but holds and writes blocks all the same: a preempted request that comes back, one
-    that may not read the cache."""
+    """False for what is no new prompt but holds and writes blocks all the same: a preempted request that comes back,
+    one that may not read the cache."""
