@@ -1,0 +1,1 @@
+"""Traces, generators, block pools in virtual time, experiments."""

@@ -1,0 +1,25 @@
+"""Conversations as turn lengths: one JSON array a line."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from vllm_hitratio_plugin.replay.trace import TraceError
+from vllm_hitratio_plugin.replay.turns import Turn, Turns
+
+
+def read_turn_lengths(source: str, records: Iterable[tuple[int, Any]]) -> list[Turns]:
+    """Read [[new prompt tokens, response tokens], ...] a line; there are no times and no ids in such a file."""
+    return [_conversation(f"{source}, line {number}", record) for number, record in records]
+
+
+def _conversation(place: str, record: Any) -> Turns:
+    if not isinstance(record, list) or not record:
+        raise TraceError(f"{place}: a non-empty array of turns is expected")
+    turns = []
+    for turn in record:
+        if not (isinstance(turn, list) and len(turn) == 2 and all(type(value) is int and value >= 0 for value in turn)):
+            raise TraceError(
+                f"{place}: a turn must be [new prompt tokens, response tokens], two integers of at least 0"
+            )
+        turns.append(Turn(*turn))
+    return turns

@@ -1,0 +1,1 @@
+"""Block pools that answer admissions in virtual time."""
