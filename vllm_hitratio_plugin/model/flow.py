@@ -200,8 +200,8 @@ def local_displacement(parts: Sequence[FlowSketch]) -> Array:
     """D of each cell of the last of consecutive ``parts``: blocks moved ahead during the slots its gap spans; (n,).
 
     A lookup at time t finds D = ∫_0^g [ν(t-v) + tail_{t-v}(g-v)] dv, where the rates of each slot are taken constant
-    and t is the middle of the last slot. The run's own two accesses, at t and t - g, are smeared over their slots and so
-    counted in part; as they did not happen in between, that part is taken off again.
+    and t is the middle of the last slot. The two accesses of the run itself, at t and t - g, are smeared over their
+    slots and so counted in part; as they did not happen in between, that part is taken off again.
     """
     last = parts[-1]
     blocks = last.cells[2]

@@ -1,0 +1,74 @@
+"""What is prepared in every vLLM process, whether or not the plugin turns out to be enabled."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from vllm_hitratio_plugin.engine import flags
+from vllm_hitratio_plugin.engine.post_import import when_imported
+from vllm_hitratio_plugin.settings import enabled
+
+logger = logging.getLogger("vllm.hitratio")
+
+#: Marks a function as wrapped by us, so that preparing twice does nothing the second time.
+_MARK = "_hitratio_wrapped"
+
+
+def install() -> None:
+    """Patch each module when it is imported: nothing of ``vllm.v1.core`` is imported early (ASCEND.md hazard H1)."""
+    when_imported("vllm.engine.arg_utils", flags.add_to)
+    when_imported("vllm.v1.core.sched.scheduler", _watch_schedulers)
+    when_imported("vllm.v1.metrics.prometheus", _extend_registry)
+    if enabled():
+        flags.announce()
+
+
+def _watch_schedulers(module: ModuleType) -> None:
+    def wrap(original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for the real one
+            original(self, *args, **kwargs)
+            # Decided now, not when patched: with fork, a child has its parent's patches (VLLM.md section 1).
+            if enabled():
+                try:
+                    from vllm_hitratio_plugin.engine.service import watch
+
+                    watch(self)
+                except Exception:
+                    logger.exception("hitratio: could not start; serving goes on without it")
+
+        return __init__
+
+    _wrap(module.Scheduler, "__init__", wrap)
+
+
+def _extend_registry(module: ModuleType) -> None:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def get_prometheus_registry(*args: Any, **kwargs: Any) -> Any:
+            registry = original(*args, **kwargs)
+            if enabled():
+                try:
+                    from vllm_hitratio_plugin.metrics.collector import register_snapshots
+
+                    register_snapshots(registry)
+                except Exception:
+                    logger.exception("hitratio: its metrics are missing on this server's /metrics")
+            return registry
+
+        return get_prometheus_registry
+
+    _wrap(module, "get_prometheus_registry", wrap)
+
+
+def _wrap(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    # On a class, only what it defines itself counts: a subclass shows its parent's wrapper, too.
+    if not getattr(original, _MARK, False):
+        wrapped = wrap(original)
+        setattr(wrapped, _MARK, True)
+        setattr(owner, name, wrapped)

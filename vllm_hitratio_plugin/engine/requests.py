@@ -1,0 +1,58 @@
+"""vLLM requests, in our words: what of a request becomes an access record."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any
+
+from vllm_hitratio_plugin.workload.access import Access
+
+#: Keys under which clients send a conversation id in ``vllm_xargs``.
+_ID_KEYS = ("session_id", "conversation_id")
+
+#: Ids are kept only as digests under a key that never leaves this process.
+_SECRET = secrets.token_bytes(32)
+
+
+def access_of(record: tuple[Any, ...], capacity_blocks: int) -> Access:
+    """The access record of an ``ADMIT`` record; ``capacity_blocks`` turns free blocks into blocks in use."""
+    _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
+    return Access(
+        time,
+        request.request_id,
+        request.num_prompt_tokens,
+        request.block_hashes,
+        hit_tokens,
+        external_tokens,
+        max(capacity_blocks - free_blocks, 0),
+        conversation_of(request),
+        not preemptions and not request.skip_reading_prefix_cache,
+    )
+
+
+def cached_blocks(request: Any, block_size: int) -> int:
+    """Full blocks whose content a finished request leaves in the cache: the last sampled token has no KV."""
+    computed: int = request.num_computed_tokens
+    if request.num_tokens > request.num_prompt_tokens:
+        computed = min(computed, request.num_tokens - 1)
+    return min(computed // block_size, len(request.block_hashes))
+
+
+def conversation_of(request: Any) -> str | None:
+    """The keyed digest of the id that the client sent, whatever it contains; None where it sent none."""
+    name = getattr(request, "session_id", None)
+    if name is None:
+        extra = getattr(request.sampling_params, "extra_args", None)
+        if not extra:
+            return None
+        for key in _ID_KEYS:
+            name = extra.get(key)
+            if name is not None:
+                break
+        else:
+            return None
+    if not isinstance(name, (str, int, float)) or name == "":
+        return None
+    text = str(name).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, key=_SECRET, digest_size=16).hexdigest()

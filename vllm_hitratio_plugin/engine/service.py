@@ -1,0 +1,245 @@
+"""The service beside one engine: a thread that reads the recorder, keeps the monitor, and publishes snapshots."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+from vllm_hitratio_plugin import __version__
+from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
+from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
+from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
+from vllm_hitratio_plugin.metrics import snapshot as snapshots
+from vllm_hitratio_plugin.metrics.exporter import Exporter
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
+
+logger = logging.getLogger("vllm.hitratio")
+
+#: Seconds between two looks at the queue: short, since a record keeps its request alive.
+_DRAIN_S = 0.2
+
+#: Failures of the workload side after which recording stops for good.
+_FAILURES = 10
+
+
+def watch(scheduler: Any) -> Service | None:
+    """Watch a vLLM scheduler's KV cache from now on; None if it is watched already or can't be."""
+    manager = scheduler.kv_cache_manager
+    if getattr(manager, "_hitratio_service", None) is not None:
+        return None
+    parallel = scheduler.vllm_config.parallel_config
+    engine = getattr(parallel, "data_parallel_index", None)
+    if engine is None:
+        engine = getattr(parallel, "data_parallel_rank", 0) or 0
+    degraded: dict[str, str] = {}
+    try:
+        settings = Settings.from_env()
+    except SettingsError as error:
+        degraded["settings"] = f"{error}; the defaults are used instead"
+        logger.error("hitratio: %s", degraded["settings"])
+        settings = Settings.from_env({})
+    service = Service(
+        manager,
+        cache_facts(manager),
+        settings,
+        model_name=_model_name(scheduler.vllm_config),
+        engine=str(engine),
+        local_rank=getattr(parallel, "data_parallel_rank_local", None) or 0,
+        degraded=degraded,
+    )
+    manager._hitratio_service = service
+    service.start()
+    return service
+
+
+def _model_name(vllm_config: Any) -> str:
+    name = vllm_config.model_config.served_model_name
+    return name if isinstance(name, str) else str(name[0])
+
+
+def _vllm_version() -> str:
+    import vllm
+
+    return str(getattr(vllm, "__version__", "unknown"))
+
+
+class Service:
+    """Everything of ours that runs in an EngineCore process, away from its step.
+
+    Each part may fail on its own: the failure is logged once, shown as ``hitratio_degraded{reason}``, and the engine
+    never notices.
+    """
+
+    def __init__(
+        self,
+        manager: Any,
+        facts: CacheFacts,
+        settings: Settings,
+        *,
+        model_name: str,
+        engine: str,
+        local_rank: int = 0,
+        degraded: dict[str, str] | None = None,
+    ) -> None:
+        self._facts = facts
+        self._settings = settings
+        self._local_rank = local_rank
+        self._degraded = degraded or {}
+        self._failures = 0
+        self._folder = os.environ.get(SNAPSHOT_DIR)
+        # The engine's clock is monotonic; Prometheus wants Unix time.
+        self._epoch = time.time() - time.monotonic()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._exporter: Exporter | None = None
+        self._recorder: Recorder | None = None
+        self._monitor = self._new_monitor()
+        self._snapshot = Snapshot(
+            model_name=model_name,
+            engine=engine,
+            version=__version__,
+            vllm_version=_vllm_version(),
+            unhashed=facts.unhashed,
+            wall_time=time.time(),
+            capacity_blocks=facts.capacity_blocks,
+            block_size=facts.block_size,
+            block_bytes=facts.block_bytes,
+            modelled=facts.not_modelled is None,
+        )
+        if not facts.caching:
+            self._degrade(
+                "prefix_caching_off",
+                "prefix caching is off (--no-enable-prefix-caching): nothing can be reused, so nothing is measured",
+            )
+        else:
+            if facts.not_modelled is not None:
+                self._degrade("not_modelled", f"{facts.not_modelled}; observed figures only, no prediction")
+            self._recorder = Recorder(manager)
+            if settings.target is not None and facts.not_modelled is None:
+                logger.info("hitratio: recommending a capacity for a hit ratio of %g", settings.target)
+
+    def start(self) -> None:
+        """Start the exporter and the thread."""
+        self.refresh()
+        if self._settings.port:
+            port = self._settings.port + self._local_rank
+            try:
+                self._exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
+                logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
+            except (OSError, OverflowError) as error:
+                self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
+        threading.Thread(target=self._run, name="hitratio", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let go of the manager and end the thread (tests; an engine simply exits)."""
+        self._stop.set()
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._exporter is not None:
+            self._exporter.close()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The last published state."""
+        return self._snapshot
+
+    def drain(self) -> None:
+        """Work off the queue."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if recorder.error is not None:
+            self._degrade("hook", f"recording stopped: {type(recorder.error).__name__}: {recorder.error}")
+            self._recorder = None
+            return
+        if recorder.full:
+            self._degrade("overflow", "records were dropped: the counters are too low and the estimate starts anew")
+            self._monitor = self._new_monitor()
+        queue = recorder.queue
+        try:
+            while queue:
+                self._take(queue.popleft())
+        except Exception as error:
+            self._failures += 1
+            self._degrade("workload", f"the estimate starts anew: {type(error).__name__}: {error}")
+            self._monitor = self._new_monitor()
+            if self._failures >= _FAILURES:
+                self._degrade(
+                    "workload", f"recording stopped after {_FAILURES} failures: {type(error).__name__}: {error}"
+                )
+                recorder.close()
+                self._recorder = None
+
+    def refresh(self) -> None:
+        """Fit, and publish a snapshot."""
+        with self._lock:
+            self.drain()
+            began = time.perf_counter()
+            state = dict(self._snapshot.__dict__)
+            state["wall_time"] = time.time()
+            if self._facts.caching:
+                monitor = self._monitor
+                try:
+                    state["estimate"] = monitor.refresh(time.monotonic())
+                    state["fit_time"] = state["wall_time"]
+                    state["fit_seconds"] = time.perf_counter() - began
+                except Exception as error:
+                    # The last good estimate stays, with its own timestamp: stale is told from wrong by that.
+                    self._degrade("fit", f"the estimate is stale: {type(error).__name__}: {error}")
+                state["counters"] = monitor.counters
+                state["index_blocks"] = monitor.tree.blocks
+                state["index_bytes"] = monitor.tree.bytes
+                state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
+            state["degraded"] = dict(self._degraded)
+            self._snapshot = Snapshot(**state)
+            if self._folder:
+                try:
+                    snapshots.write(self._folder, self._snapshot)
+                except OSError as error:
+                    self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._settings.interval
+        while not self._stop.wait(_DRAIN_S):
+            try:
+                if time.monotonic() >= due:
+                    self.refresh()
+                    due = time.monotonic() + self._settings.interval
+                else:
+                    with self._lock:
+                        self.drain()
+            except Exception as error:
+                self._degrade("workload", f"{type(error).__name__}: {error}")
+
+    def _take(self, record: tuple[Any, ...]) -> None:
+        kind = record[0]
+        if kind == ADMIT:
+            self._monitor.admit(access_of(record, self._facts.capacity_blocks))
+        elif kind == RELEASE:
+            request = record[2]
+            self._monitor.release(
+                record[1], request.request_id, request.block_hashes, cached_blocks(request, self._facts.block_size)
+            )
+        else:
+            self._monitor.reset(record[1])
+
+    def _new_monitor(self) -> Monitor:
+        return Monitor(
+            block_size=self._facts.block_size,
+            capacity_blocks=self._facts.capacity_blocks,
+            unhashed=self._facts.unhashed,
+            window_seconds=self._settings.window,
+            target=self._settings.target,
+            index_blocks=self._settings.index_blocks,
+            dropped_blocks=self._facts.dropped_blocks,
+        )
+
+    def _degrade(self, reason: str, words: str) -> None:
+        if reason not in self._degraded:
+            logger.warning("hitratio: %s", words)
+        self._degraded[reason] = words

@@ -1,0 +1,85 @@
+"""The engine's own HTTP exporter: works in every topology, also where vLLM serves no ``/metrics`` (``--headless``)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+
+#: Clients served at a time, and seconds one may take to send its request: more or slower ones are shed.
+_CLIENTS = 8
+_PATIENCE_S = 5.0
+
+
+class Exporter:
+    """Serves ``/metrics`` (Prometheus) and ``/hitratio`` (the snapshot as JSON) from daemon threads.
+
+    Raises:
+        OSError: the address can't be bound.
+    """
+
+    def __init__(self, host: str, port: int, read: Callable[[], Snapshot]) -> None:
+        registry = CollectorRegistry()
+        registry.register(SnapshotCollector(lambda: [read()]))
+        places = threading.BoundedSemaphore(_CLIENTS)
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_S
+            server_version = "hitratio"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                path = self.path.split("?")[0]
+                if path == "/metrics":
+                    encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+                    self._answer(200, content_type, encode(registry))
+                elif path == "/hitratio":
+                    self._answer(200, "application/json", read().to_json().encode())
+                else:
+                    self._answer(404, "text/plain", b"Try /metrics or /hitratio\n")
+
+            def _answer(self, status: int, content_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing: vLLM's log is for vLLM."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            # Two engines must not share a port unnoticed.
+            allow_reuse_port = False
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if places.acquire(blocking=False):
+                    super().process_request(request, client_address)
+                else:
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    places.release()
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A client that went away is no news."""
+
+        self._server = Server((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, name="hitratio-exporter", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,139 @@
+"""The plugin's settings: environment variables, so that they reach every process of a server."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+ENABLED = "HITRATIO_ENABLED"
+SNAPSHOT_DIR = "HITRATIO_SNAPSHOT_DIR"
+
+
+class SettingsError(ValueError):
+    """A setting that can't be used; the message names the value and what would be right."""
+
+
+def _number(text: str, what: str, low: float, high: float, above: bool = False) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (low < value <= high if above else low <= value <= high):
+        lower = f"above {low:g}" if above else f"from {low:g}"
+        raise SettingsError(f"{text!r} is not {what}: use a number {lower} to {high:g}")
+    return value
+
+
+def ratio(text: str) -> float:
+    """A hit ratio, 0 < r < 1."""
+    value = _number(text, "a hit ratio", 0, 1, above=True)
+    if value == 1:
+        raise SettingsError(f"{text!r} is not a hit ratio that a cache can reach: use a number above 0 and below 1")
+    return value
+
+
+def port(text: str) -> int:
+    """A TCP port, 0 to 65535; 0 disables the exporter."""
+    value = _number(text, "a port", 0, 65535)
+    if value != int(value):
+        raise SettingsError(f"{text!r} is not a port: use a whole number from 0 to 65535 (0: no exporter)")
+    return int(value)
+
+
+def window(text: str) -> float:
+    """Seconds of the sliding window, 10 s to a week."""
+    return _number(text, "a window in seconds", 10, 7 * 86400)
+
+
+def interval(text: str) -> float:
+    """Seconds between refreshes, 0.5 s to an hour."""
+    return _number(text, "an interval in seconds", 0.5, 3600)
+
+
+def blocks(text: str) -> int:
+    """Blocks to remember, at least 1,000."""
+    value = _number(text, "a number of blocks", 1000, 1e9)
+    if value != int(value):
+        raise SettingsError(f"{text!r} is not a number of blocks: use a whole number from 1000 to 1e9")
+    return int(value)
+
+
+def host(text: str) -> str:
+    """An address to bind to."""
+    if not text or any(character.isspace() for character in text):
+        raise SettingsError(f"{text!r} is not an address: use a host name or an IP address, such as 127.0.0.1")
+    return text
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting: its flag is ``--hitratio-NAME``, its variable ``HITRATIO_NAME``."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """The option of ``vllm serve``."""
+        return f"--hitratio-{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"HITRATIO_{self.name.upper()}"
+
+
+OPTIONS = (
+    Option("target", ratio, None, "RATIO", "hit ratio to recommend a KV capacity for, above 0 and below 1"),
+    Option("port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0: none"),
+    Option("host", host, "127.0.0.1", "ADDRESS", "address the engine's exporter binds to"),
+    Option("window", window, 600.0, "SECONDS", "least length of the sliding window"),
+    Option("interval", interval, 10.0, "SECONDS", "time between refreshes of the metrics"),
+    Option("index_blocks", blocks, None, "BLOCKS", "blocks remembered (default: 8 times the capacity)"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``--hitratio-*`` and ``HITRATIO_*`` say."""
+
+    target: float | None
+    port: int
+    host: str
+    window: float
+    interval: float
+    index_blocks: int | None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
+        """Read the variables.
+
+        Raises:
+            SettingsError: naming the variable, its value and what would be right.
+        """
+        env = os.environ if env is None else env
+        values = {}
+        for option in OPTIONS:
+            text = env.get(option.variable, "").strip()
+            try:
+                values[option.name] = option.parse(text) if text else option.default
+            except SettingsError as error:
+                raise SettingsError(f"{option.variable}: {error}") from None
+        # A short window is refreshed often enough to be worth its name.
+        values["interval"] = min(values["interval"], values["window"] / 5)
+        return cls(**values)
+
+
+assert [option.name for option in OPTIONS] == [item.name for item in fields(Settings)]
+
+
+def enabled(env: Mapping[str, str] | None = None) -> bool:
+    """Whether this process's server was started with the plugin on."""
+    env = os.environ if env is None else env
+    return env.get(ENABLED, "").strip().lower() in ("1", "true", "yes", "on")
