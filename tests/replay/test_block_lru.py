@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllm_hitratio_plugin.replay.formats.source import read_source
+from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool, Unhashed
-from vllm_hitratio_plugin.replay.sampler import exponential
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 

@@ -8,9 +8,9 @@ import pytest
 from vllm_hitratio_plugin.replay.arrivals import Arrivals, burst, diurnal, parse_arrivals, poisson, ramp
 from vllm_hitratio_plugin.replay.formats.source import read_source
 from vllm_hitratio_plugin.replay.generator import Traffic, choose, generate
-from vllm_hitratio_plugin.replay.sampler import Sampler, exponential, fixed, gamma, lognormal, parse_sampler
+from vllm_hitratio_plugin.replay.law import exponential, fixed, parse_law
 from vllm_hitratio_plugin.replay.sharegpt_like import MAX_TURNS, MIN_TURNS, sharegpt_like, turn_distribution
-from vllm_hitratio_plugin.replay.turns import Turn, prompt_lengths, workload_means
+from vllm_hitratio_plugin.replay.turns import Turn, conversation_sample, prompt_lengths
 
 CHAT = [Turn(100, 60), Turn(10, 90), Turn(40, 5)]
 
@@ -47,10 +47,10 @@ def test_the_window_and_the_censored_gaps() -> None:
 def test_a_turn_waits_for_the_answer_before_it() -> None:
     """Equation (80): W = max(W^E2E, W^sample)."""
     generated = generate([CHAT] * 50, Traffic(poisson(1.0), exponential(10), fixed(12)), block_size=64, seed=1)
-    assert generated.gaps.min() == 12
-    assert generated.gaps.max() > 12
+    assert min(generated.gaps) == 12
+    assert max(generated.gaps) > 12
     plain = generate([CHAT] * 50, Traffic(poisson(1.0), exponential(10)), block_size=64, seed=1)
-    assert plain.gaps.min() < 1
+    assert min(plain.gaps) < 1
 
 
 def test_the_seed_says_it_all_and_laws_have_streams_of_their_own() -> None:
@@ -92,61 +92,63 @@ def test_the_turn_law_has_the_papers_moments() -> None:
 
 def test_sharegpt_like_conversations_weigh_what_the_papers_do() -> None:
     conversations = sharegpt_like(np.random.default_rng(0), 50_000)
-    means = workload_means(conversations, 128)
+    means = conversation_sample(conversations, 128)
     assert means.turns == pytest.approx(4.4694, rel=0.01)
     assert means.lifetime_blocks == pytest.approx(12.922, rel=0.01)
     assert means.history_workload == pytest.approx(38.9092, rel=0.015)
-    assert means.hashable_reusable_workload == pytest.approx(22.5178, rel=0.02)
+    assert means.hashable_workload == pytest.approx(22.5178, rel=0.02)
     assert max(map(len, conversations)) <= 37
 
 
 def test_means_of_conversations() -> None:
     """Blocks of 64: R = 2, 3, 5 and 1."""
-    means = workload_means([CHAT, [Turn(64, 1)], []], 64)
-    assert means.conversations == 2
+    means = conversation_sample([CHAT, [Turn(64, 1)]], 64)
     assert means.history_workload == (2 + 3 + 5 + 1) / 2
-    assert means.hashable_reusable_workload == (1 + 2) / 2
+    assert means.hashable_workload == (1 + 2) / 2
     assert means.lifetime_blocks == (5 + 1) / 2
     assert means.turns == 2
-    assert means.reuse_potential == 3 / 11
-    with pytest.raises(ValueError, match="no conversation"):
-        workload_means([[]], 64)
 
 
 def test_means_of_the_public_lengths(shared_traces: Path) -> None:
     conversations = read_source(str(shared_traces / "sharegpt-lengths" / "turn_lengths_cl100k_split.jsonl.gz"))
     assert isinstance(conversations, list)
     assert len(conversations) == 17_397
-    means = workload_means([turns for turns in conversations if len(turns) >= 2], 128)
-    assert means.conversations == 12_970
-    assert means.history_workload == pytest.approx(25.3455, abs=1e-3)
+    longer = [turns for turns in conversations if len(turns) >= 2]
+    assert len(longer) == 12_970
+    assert conversation_sample(longer, 128).history_workload == pytest.approx(25.3453, abs=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("sampler", "mean", "deviation"),
+    ("text", "mean", "deviation"),
     [
-        (exponential(135), 135, 135),
-        (fixed(10), 10, 0),
-        (lognormal(135, 1.5), 135, 202.5),
-        (gamma(135, 0.5), 135, 67.5),
+        ("135", 135, 135),
+        ("exponential:135", 135, 135),
+        ("fixed:10", 10, 0),
+        ("lognormal:135:0.5", 135, 71.9),
+        ("gamma:135:4", 135, 67.5),
+        ("weibull:135:1", 135, 135),
     ],
-    ids=str,
 )
-def test_moments_of_samplers(sampler: Sampler, mean: float, deviation: float) -> None:
-    values = sampler.draw(np.random.default_rng(0), 400_000)
-    assert sampler.mean == mean
-    assert values.mean() == pytest.approx(mean, rel=0.01)
-    assert values.std() == pytest.approx(deviation, rel=0.03)
-    assert parse_sampler(str(sampler)).draw(np.random.default_rng(0), 5).tolist() == values[:5].tolist()
+def test_laws_of_durations(text: str, mean: float, deviation: float) -> None:
+    law = parse_law(text)
+    values = np.array(law.draw(np.random.default_rng(0), 100_000))
+    assert law.mean == pytest.approx(mean)
+    assert values.mean() == pytest.approx(mean, rel=0.02)
+    assert values.std() == pytest.approx(deviation, rel=0.05)
+    assert str(parse_law(str(law))) == str(law)
+
+
+def test_laws_by_function() -> None:
+    assert exponential(135) == parse_law("135")
+    assert fixed(10).mean == 10
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "x", "exponential", "exponential:x", "exponential:-1", "fixed:nan", "lognormal:1", "gamma:0:1", "weibull:1"],
+    "text", ["", "x", "exponential", "exponential:-1", "fixed:nan", "fixed:-1", "lognormal:1", "gamma:0:1", "square:1"]
 )
-def test_bad_samplers(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^'.*'.*(takes|must be one of)"):
-        parse_sampler(text)
+def test_bad_laws(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'.*(takes|must be one of)"):
+        parse_law(text)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 
 import pytest
 
+from vllm_hitratio_plugin.replay.law import exponential, fixed
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
-from vllm_hitratio_plugin.replay.sampler import exponential, fixed
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 from vllm_hitratio_plugin.workload.access import Access

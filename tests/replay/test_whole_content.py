@@ -10,12 +10,12 @@ from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, generate
+from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.whole_content import WholeContentLRU
-from vllm_hitratio_plugin.replay.sampler import exponential
 from vllm_hitratio_plugin.replay.sharegpt_like import sharegpt_like
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.replay.turns import Turn, prompt_lengths, workload_means
+from vllm_hitratio_plugin.replay.turns import Turn, conversation_sample, prompt_lengths
 
 
 def turns_of(conversation: str, sizes: Sequence[int]) -> list[Prompt]:
@@ -67,8 +67,8 @@ def test_at_a_large_capacity_it_comes_to_the_mean_field(practical: bool) -> None
     generated = generate(conversations, Traffic(poisson(2.64), exponential(90)), block_size=128, seed=5, warmup=8000)
     pool = WholeContentLRU(4000, 128, practical=practical)
     observed = simulate(generated.trace, pool, capacity_blocks=4000, window=generated.window).hit_ratio
-    means = workload_means(generated.conversations, 128)
-    reusable = means.hashable_reusable_workload + (0 if practical else means.turns - 1)
+    means = conversation_sample(generated.conversations, 128)
+    reusable = means.hashable_workload if practical else means.reusable_workload
     # What a returning turn writes besides Z_j: its predecessor's tail block, once more.
     rewritten = means.turns - 1 if practical else 0.0
     workload = Workload(2.64, means.history_workload, reusable, means.lifetime_blocks + rewritten)

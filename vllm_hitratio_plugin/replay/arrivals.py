@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.replay.sampler import Floats
+from vllm_hitratio_plugin.model.interarrival import Array
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class Arrivals:
     peak: float
     """Largest rate, conversations per second."""
 
-    rate: Callable[[Floats], Floats] | None = None
+    rate: Callable[[Array], Array] | None = None
     """λ0 at times in seconds; None: always ``peak``."""
 
     def __str__(self) -> str:
         return self.name
 
-    def draw(self, rng: np.random.Generator, count: int) -> Floats:
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
         """The first ``count`` starts, in seconds from 0 on, by thinning the process of the peak rate.
 
         ``ValueError`` where the rate has fallen to (nearly) nothing before there were as many.
@@ -31,7 +31,7 @@ class Arrivals:
         times = np.cumsum(rng.exponential(1 / self.peak, count))
         if self.rate is None:
             return times
-        kept: list[Floats] = []
+        kept: list[Array] = []
         found = 0
         for _ in range(1000):
             chosen = times[rng.random(len(times)) * self.peak < self.rate(times)]
@@ -51,7 +51,7 @@ def poisson(rate: float) -> Arrivals:
 def ramp(first: float, last: float, seconds: float) -> Arrivals:
     """From one rate to another in a straight line, then constant."""
 
-    def rate(times: Floats) -> Floats:
+    def rate(times: Array) -> Array:
         return first + (last - first) * np.clip(times / seconds, 0.0, 1.0)
 
     return Arrivals(f"ramp:{first:g}:{last:g}:{seconds:g}", max(first, last), rate)
@@ -61,7 +61,7 @@ def diurnal(mean: float, ratio: float, period: float) -> Arrivals:
     """A sine around ``mean`` whose highest rate is ``ratio`` times its lowest, once a ``period`` seconds."""
     swing = (ratio - 1) / (ratio + 1)
 
-    def rate(times: Floats) -> Floats:
+    def rate(times: Array) -> Array:
         return mean * (1 + swing * np.sin(2 * math.pi * times / period))
 
     return Arrivals(f"diurnal:{mean:g}:{ratio:g}:{period:g}", mean * (1 + swing), rate)
@@ -70,7 +70,7 @@ def diurnal(mean: float, ratio: float, period: float) -> Arrivals:
 def burst(base: float, peak: float, every: float, seconds: float) -> Arrivals:
     """``peak`` during the last ``seconds`` of every ``every`` seconds, ``base`` otherwise."""
 
-    def rate(times: Floats) -> Floats:
+    def rate(times: Array) -> Array:
         return np.where(times % every >= every - seconds, peak, base)
 
     return Arrivals(f"burst:{base:g}:{peak:g}:{every:g}:{seconds:g}", max(base, peak), rate)

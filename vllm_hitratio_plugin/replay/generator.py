@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vllm_hitratio_plugin.replay.arrivals import Arrivals
+from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.pool import block_count
-from vllm_hitratio_plugin.replay.sampler import Floats, Sampler
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 from vllm_hitratio_plugin.replay.turns import Turns, prompt_lengths
 
@@ -21,10 +21,10 @@ class Traffic:
     arrivals: Arrivals
     """Conversation starts, λ0."""
 
-    think: Sampler
+    think: Law
     """W^sample: seconds from a prompt to the next one of the same conversation."""
 
-    response: Sampler | None = None
+    response: Law | None = None
     """W^E2E: seconds until the answer is complete; then W = max(W^E2E, W^sample) (80). None: W = W^sample."""
 
 
@@ -39,7 +39,7 @@ class Generated:
     window: tuple[float, float]
     """Starts of the first and of the last measured conversation, t_1 and t_L, seconds."""
 
-    gaps: Floats
+    gaps: list[float]
     """Realized W of the measured conversations whose later prompt falls into the window, seconds: what an experiment of
     this length can know of F, long gaps being censored."""
 
@@ -70,12 +70,12 @@ def generate(
     total = sum(len(turns) for turns in conversations)
     waits = traffic.think.draw(think_stream, total)
     if traffic.response is not None:
-        waits = np.maximum(waits, traffic.response.draw(response_stream, total))
+        waits = list(map(max, waits, traffic.response.draw(response_stream, total)))
     window = (float(starts[warmup]), float(starts[-1]))
 
     prompts: list[Prompt] = []
     realized: list[float] = []
-    following = iter(waits.tolist())
+    following = iter(waits)
     for number, (turns, start) in enumerate(zip(conversations, starts.tolist(), strict=True)):
         time = start
         first_id = number * _IDS_PER_CONVERSATION
@@ -89,7 +89,7 @@ def generate(
                 realized.append(wait)
     prompts.sort(key=lambda prompt: prompt.time)
     trace = Trace(name=name, block_size=block_size, prompts=prompts, real_times=False)
-    return Generated(trace, conversations[warmup:], window, np.array(realized))
+    return Generated(trace, conversations[warmup:], window, realized)
 
 
 def choose(conversations: Sequence[Turns], count: int, seed: int = 0, minimum_turns: int = 2) -> list[Turns]:

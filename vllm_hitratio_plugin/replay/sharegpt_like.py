@@ -4,7 +4,7 @@ from math import lgamma
 
 import numpy as np
 
-from vllm_hitratio_plugin.replay.sampler import Floats
+from vllm_hitratio_plugin.model.interarrival import Array
 from vllm_hitratio_plugin.replay.turns import Turn, Turns
 
 MIN_TURNS = 2
@@ -17,7 +17,7 @@ _RESPONSE_MEAN, _RESPONSE_SIGMA = 380.0, 0.8
 _LENGTH_EXPONENT = -0.5
 
 
-def turn_distribution() -> Floats:
+def turn_distribution() -> Array:
     """P(M = 2), ..., P(M = 37): M - 2 is negative binomial, cut at 37 turns.
 
     Shape and success probability are solved for the paper's measurement set (figure 2): E[M] = 4.4694, var M = 7.9659.
@@ -25,7 +25,7 @@ def turn_distribution() -> Floats:
     extra = np.arange(MAX_TURNS - MIN_TURNS + 1)
     log_weights = np.array([lgamma(_SHAPE + k) - lgamma(k + 1) for k in extra]) + extra * np.log1p(-_SUCCESS)
     weights = np.exp(log_weights - log_weights.max())
-    probabilities: Floats = weights / weights.sum()
+    probabilities: Array = weights / weights.sum()
     return probabilities
 
 
@@ -47,5 +47,5 @@ def sharegpt_like(rng: np.random.Generator, count: int) -> list[Turns]:
     return [turns[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
 
 
-def _lognormal(rng: np.random.Generator, mean: float, sigma: float, count: int) -> Floats:
+def _lognormal(rng: np.random.Generator, mean: float, sigma: float, count: int) -> Array:
     return rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, count)

@@ -1,17 +1,19 @@
 """A trace through a pool in virtual time, with a monitor looking on."""
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
 
 import numpy as np
 
+from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.pool import Pool, block_count
-from vllm_hitratio_plugin.replay.sampler import Sampler
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 from vllm_hitratio_plugin.workload.access import Access
+
+_TICK = 500  # prompts
 
 
 class Observer(Protocol):
@@ -42,10 +44,10 @@ class Observed:
     """Prompts of them that had to wait for blocks."""
 
     rejected: int
-    """Prompts of the whole trace with more blocks than the pool: never admitted, counted nowhere else."""
+    """Prompts with more blocks than the pool, whenever they came: never admitted, counted nowhere else."""
 
     waiting: int
-    """Prompts of the whole trace that still waited at its end."""
+    """Prompts that still waited at the end."""
 
     @property
     def hit_ratio(self) -> float | None:
@@ -59,10 +61,10 @@ def simulate(
     *,
     capacity_blocks: int,
     observer: Observer | None = None,
-    service: Sampler | None = None,
+    service: Law | None = None,
     window: tuple[float, float] | None = None,
     seed: int = 0,
-    prompts: Iterable[Prompt] | None = None,
+    tick: Callable[[int], object] | None = None,
 ) -> Observed:
     """Admit every prompt at its time, hold its blocks for its service time, and release it.
 
@@ -70,13 +72,13 @@ def simulate(
     admissions at the same moment. ``service=None`` releases at once: one request at a time. Service times belong
     to the prompts (the n-th prompt always gets the same), so two pools meet the same load.
 
-    ``window`` [t0, t1] in seconds, by time of admission; None measures everything. The simulation ends with the last
-    prompt of the trace: what happens later would be measured with arrivals stopped. ``prompts`` replaces
-    ``trace.prompts`` by a view of them, say one that draws a progress bar.
+    ``window`` [t0, t1] in seconds, by time of admission; None measures everything. The simulation ends at t1, or
+    with the last prompt of the trace: what happens later would be measured with arrivals stopped. ``tick`` is told, now
+    and then, how many more prompts were done.
     """
     block_size = trace.block_size
     first, last = window if window is not None else (-np.inf, np.inf)
-    holds = service.draw(np.random.default_rng([seed, 2]), len(trace.prompts)).tolist() if service is not None else None
+    holds = service.draw(np.random.default_rng([seed, 2]), len(trace.prompts)) if service is not None else None
     releases: list[tuple[float, int]] = []
     queue: deque[tuple[int, Prompt]] = deque()
     measured = prompt_blocks = hit_blocks = pinned_sum = delayed = rejected = 0
@@ -123,12 +125,18 @@ def simulate(
             while queue and admit(time, *queue[0]):
                 queue.popleft()
 
-    for key, prompt in enumerate(trace.prompts if prompts is None else prompts):
+    for key, prompt in enumerate(trace.prompts):
+        if prompt.time > last:
+            break
+        if tick is not None and key % _TICK == 0 and key:
+            tick(_TICK)
         release_until(prompt.time)
         if block_count(prompt.tokens, block_size) > capacity_blocks:
             rejected += 1
         elif queue or not admit(prompt.time, key, prompt):
             queue.append((key, prompt))
+    if np.isfinite(last):
+        release_until(last)
     return Observed(
         prompts=measured,
         prompt_blocks=prompt_blocks,

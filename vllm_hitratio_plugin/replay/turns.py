@@ -1,9 +1,9 @@
 """Conversations as lengths: what was said, without when."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from vllm_hitratio_plugin.model.conversation import ConversationSample
 from vllm_hitratio_plugin.replay.pools.pool import block_count
 
 
@@ -35,41 +35,11 @@ def prompt_lengths(turns: Turns) -> list[int]:
     return lengths
 
 
-@dataclass(frozen=True)
-class WorkloadMeans:
-    """Sample means over conversations: equations (35) to (37) of the paper."""
+def conversation_sample(conversations: Iterable[Turns], block_size: int) -> ConversationSample:
+    """History sizes R_ij in blocks, from which the model takes the means (35) to (37).
 
-    conversations: int
-    history_workload: float
-    """Â_R, blocks a conversation (35)."""
-
-    hashable_reusable_workload: float
-    """Â_H^hash, blocks a conversation, the paper's R_j - 1 a turn that is followed by another (36)."""
-
-    lifetime_blocks: float
-    """Ê[B], blocks (37)."""
-
-    turns: float
-    """Ê[M] (37)."""
-
-    @property
-    def reuse_potential(self) -> float:
-        """h_max with hashable blocks: no cache does better."""
-        return self.hashable_reusable_workload / self.history_workload
-
-
-def workload_means(conversations: Iterable[Turns], block_size: int) -> WorkloadMeans:
-    """Equations (35) to (37); ``ValueError`` where there is no conversation."""
-    count = turns = history = reusable = lifetime = 0
-    for conversation in conversations:
-        if not conversation:
-            continue
-        sizes = [block_count(tokens, block_size) for tokens in prompt_lengths(conversation)]
-        count += 1
-        turns += len(sizes)
-        history += sum(sizes)
-        reusable += sum(sizes[:-1]) - (len(sizes) - 1)
-        lifetime += sizes[-1]
-    if not count:
-        raise ValueError("there is no conversation to take means of")
-    return WorkloadMeans(count, history / count, reusable / count, lifetime / count, turns / count)
+    ``ValueError`` where there is no conversation, or one without turns.
+    """
+    return ConversationSample(
+        [[block_count(tokens, block_size) for tokens in prompt_lengths(turns)] for turns in conversations]
+    )

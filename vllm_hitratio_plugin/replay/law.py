@@ -1,0 +1,70 @@
+"""Laws of durations by name and parameters, as a command line gives them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vllm_hitratio_plugin.model.interarrival import Empirical, Exponential, Gamma, Interarrival, LogNormal, Weibull
+
+
+@dataclass(frozen=True)
+class Law:
+    """A distribution of durations in seconds, and what it is called."""
+
+    name: str
+    distribution: Interarrival
+
+    @property
+    def mean(self) -> float:
+        """Seconds."""
+        return self.distribution.mean
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[float]:
+        """``count`` independent values, seconds."""
+        values: list[float] = self.distribution.sample(rng, count).tolist()
+        return values
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def exponential(mean: float) -> Law:
+    """Exponential with the given mean, the paper's think time."""
+    return Law(f"exponential:{mean:g}", Exponential(float(mean)))
+
+
+def fixed(value: float) -> Law:
+    """Always the same."""
+    return Law(f"fixed:{value:g}", Empirical([value]))
+
+
+_FAMILIES: dict[str, tuple[Callable[..., Interarrival], str]] = {
+    "exponential": (Exponential, "MEAN"),
+    "fixed": (lambda value: Empirical([value]), "SECONDS"),
+    "lognormal": (LogNormal.from_mean, "MEAN:SIGMA"),
+    "gamma": (Gamma.from_mean, "MEAN:SHAPE"),
+    "weibull": (Weibull.from_mean, "MEAN:SHAPE"),
+}
+
+LAW_SYNTAX = "SECONDS (exponential), or " + ", ".join(f"{name}:{shape}" for name, (_, shape) in _FAMILIES.items())
+
+
+def parse_law(text: str) -> Law:
+    """Read ``135`` or ``exponential:135``, ``fixed:10``, ``lognormal:135:1.5``, ``gamma:135:0.5``, ``weibull:135:0.7``.
+
+    The first number is in seconds. Raises ``ValueError`` with one sentence.
+    """
+    name, *rest = text.split(":")
+    if not rest:
+        name, rest = "exponential", [name]
+    make, shape = _FAMILIES.get(name, (None, ""))
+    if make is None:
+        raise ValueError(f"{text!r}: a law of durations must be one of {', '.join(_FAMILIES)}")
+    try:
+        values = [float(value) for value in rest]
+        if len(values) != shape.count(":") + 1:
+            raise ValueError
+        return Law(":".join([name, *(f"{value:g}" for value in values)]), make(*values))
+    except ValueError:
+        raise ValueError(f"{text!r}: {name} takes {name}:{shape}, finite and positive") from None
