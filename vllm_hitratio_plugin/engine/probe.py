@@ -60,8 +60,8 @@ def unhashed_policy(pool: Any) -> str:
     }
     scratch = type(pool)(**{name: value for name, value in wanted.items() if name in have})
     hashed, unhashed = scratch.get_new_blocks(2)
-    # The setter refuses a block that has a hash already; a new one has none.
-    hashed.block_hash = b"hitratio-probe\x00\x00\x00\x00"
+    # The field itself: how it is set through a method has changed over the versions.
+    hashed._block_hash = b"hitratio-probe\x00\x00\x00\x00"
     scratch.free_blocks([hashed])
     scratch.free_blocks([unhashed])
     order = [block.block_id for block in scratch.free_block_queue.get_all_free_blocks()]
