@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vllm_hitratio_plugin.workload import ledger as ledgers
+
 #: The two predictions, by the name that their metrics carry.
 MEAN_FIELD = "mean_field"
 REUSE_TIME = "reuse_time"
@@ -36,6 +38,14 @@ class Estimate:
     """Observed minus predicted (reuse_time)."""
     gap_stderr: float | None
     """Standard error of that difference, paired (MODEL section 5)."""
+    shadow: float | None
+    """Hit ratio of an exact LRU of N blocks on the same prompts; needs no stationarity."""
+    model_gap: float | None
+    """Predicted minus shadow: the model's own error."""
+    model_gap_stderr: float | None
+    engine_gap: float | None
+    """Observed minus shadow: what the engine does beside LRU."""
+    engine_gap_stderr: float | None
     ceiling: float | None
     """Share of prompt blocks seen before: no capacity hits more."""
     arrival_rate: float | None
@@ -55,7 +65,11 @@ class Estimate:
     recommended_blocks: float | None
     """Capacity that reaches the target; None without a target or out of reach."""
     curve: dict[int, float] = field(default_factory=dict)
-    """Hit ratio by capacity in blocks."""
+    """Predicted hit ratio by capacity in blocks."""
+    shadow_curve: dict[int, float] = field(default_factory=dict)
+    """Hit ratio of exact LRUs by capacity in blocks."""
+    ledger: list[int] = field(default_factory=list)
+    """Blocks of the window's prompts by ``workload.ledger.COLUMNS``."""
 
 
 @dataclass
@@ -75,6 +89,11 @@ class Counters:
     predicted_hit_blocks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ESTIMATORS, 0.0))
     curve_hit_blocks: dict[int, float] = field(default_factory=dict)
     ceiling_hit_blocks: float = 0.0
+    shadow_hit_blocks: float = 0.0
+    shadow_curve_hit_blocks: dict[int, float] = field(default_factory=dict)
+    ledger: list[int] = field(default_factory=ledgers.empty)
+    stale_blocks: int = 0
+    """Blocks an answer left in the cache that the conversation's next prompt did not ask for."""
     interarrival_buckets: list[int] = field(default_factory=list)
     """Turns per bucket of ``monitor.INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
     interarrival_seconds: float = 0.0

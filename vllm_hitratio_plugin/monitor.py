@@ -17,13 +17,17 @@ from vllm_hitratio_plugin.model.flow import Fit, Flow, FlowSketch, Uncertain, ja
 from vllm_hitratio_plugin.model.interarrival import Empirical
 from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.model.workload import Workload
+from vllm_hitratio_plugin.workload import ledger as ledgers
 from vllm_hitratio_plugin.workload.access import Access
 from vllm_hitratio_plugin.workload.conversation import Conversation, NamedConversations
-from vllm_hitratio_plugin.workload.prefix_tree import Node, PrefixTree
+from vllm_hitratio_plugin.workload.prefix_tree import Match, Node, PrefixTree
 from vllm_hitratio_plugin.workload.window import Slot, Window
 
 #: Upper bounds of the interarrival histogram, s.
 INTERARRIVAL_BOUNDS = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600, 7200)
+
+#: Ahead of a run that a request still holds: it is in a cache of any size.
+_HELD = -1e15
 
 #: How many times the capacity the index remembers, and the curve asks about, at the most.
 INDEX_FACTOR = 8
@@ -75,17 +79,25 @@ class Monitor:
         self.window = Window(window_seconds, slots, (capacity_blocks, *self.grid), origin=origin)
         self.last_reset: float | None = None
         self._named = NamedConversations()
-        self._held: dict[Hashable, Node | None] = {}
+        # Deepest node and whether a block without a hash follows, by request.
+        self._held: dict[Hashable, tuple[Node | None, int]] = {}
+        # Such blocks in use, and such blocks free at the head of the queue: no room for cached content either way.
+        self._held_unhashed = 0
+        self._blank = 0
         self._least = (least_requests, least_reuses)
         self._counters = Counters(
             curve_hit_blocks=dict.fromkeys(self.grid, 0.0),
+            shadow_curve_hit_blocks=dict.fromkeys(self.grid, 0.0),
             interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
         )
         self._published = copy.deepcopy(self._counters)
-        # Since the last refresh: idle gaps and lengths of reusable runs, interarrival times, reusable returning blocks.
-        self._gaps, self._lengths = array("d"), array("d")
+        # Since the last refresh: idle gaps and lengths of reusable runs and what is ahead of them in the LRU stack,
+        # interarrival times, reusable returning blocks.
+        self._gaps, self._lengths, self._ahead = array("d"), array("d"), array("d")
         self._turn_gaps = array("d")
         self._returning = 0.0
+        # Expected hits of the open slot, as last published.
+        self._shown = np.zeros(1 + len(self.grid))
         self._paper_stderr: float | None = None
         self._slot_closed = True
 
@@ -108,41 +120,63 @@ class Monitor:
             self._advance(time)
         block_size = self.block_size
         full = tokens // block_size
+        prompt = -(-tokens // block_size)
+        in_use = self.tree.held_blocks + self._held_unhashed if pinned is None else pinned
         match = self.tree.admit(blocks, full, time)
-        self._held[key] = match.node
+        self._held[key] = (match.node, prompt - full)
+        self._held_unhashed += prompt - full
         counters = self._counters
         if not counted:
             self.window.open.sketch.written_blocks += full - match.known
             counters.uncounted += 1
             return
-        prompt = -(-tokens // block_size)
-        reusable = self._reusable(match.gaps, match.lengths, match.known, (tokens - 1) // block_size)
-        slot = self.window.open.sketch
+        most = (tokens - 1) // block_size
+        reusable = self._trim(match, most)
+        open_slot = self.window.open
+        slot = open_slot.sketch
         slot.requests += 1
         slot.prompt_blocks += prompt
         slot.written_blocks += (prompt if self.unhashed == "tail" else full) - reusable
+        slot.pinned_blocks += in_use
+        shadow = 0.0
         if reusable:
             slot.reusable_blocks += reusable
-            counters.ceiling_hit_blocks += reusable
             slot.reuse_runs += len(match.gaps)
+            counters.ceiling_hit_blocks += reusable
             self._gaps.extend(match.gaps)
             self._lengths.extend(match.lengths)
-        if pinned:
-            slot.pinned_blocks += pinned
+            in_the_way = in_use + self._blank
+            for ahead, length in zip(match.ahead, match.lengths, strict=True):
+                depth = ahead + in_the_way if ahead >= 0 else _HELD
+                self._ahead.append(depth)
+                shadow += max(min(self.capacity_blocks - depth, length), 0)
+        # What is allocated takes the blank blocks first.
+        self._blank = max(self._blank - (prompt - reusable), 0)
         counters.requests += 1
         counters.prompt_blocks += prompt
         counters.prompt_tokens += tokens
-        if hit_tokens:
+        counters.external_hit_tokens += external
+        if match.forked:
+            counters.forks += 1
+        conversation = match.conversation if name is None else self._named.get(name)
+        if hit_tokens is not None:
             hits = hit_tokens / block_size
             slot.hit_blocks += hits
             counters.hit_blocks += hits
             counters.hit_tokens += hit_tokens
-        counters.external_hit_tokens += external
-        if match.forked:
-            counters.forks += 1
-        self._turn(
-            match.conversation if name is None else self._named.get(name), time, full, prompt, reusable, match.node
-        )
+            ledgers.enter(
+                open_slot.ledger,
+                prompt=prompt,
+                most=most,
+                known=min(match.known, most),
+                reusable=reusable,
+                hit=int(hits),
+                shadow=int(shadow),
+                lost=match.lost,
+                diverged=0 if conversation is None else min(conversation.blocks, most) - match.known - match.lost,
+                namespace=0,
+            )
+        self._turn(conversation, time, full, prompt, match)
 
     def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int = 0) -> None:
         """The request let its blocks go.
@@ -155,12 +189,19 @@ class Monitor:
         """
         if key not in self._held:
             return
-        node = self._held.pop(key)
+        node, unhashed = self._held.pop(key)
+        self._held_unhashed -= unhashed
         known = 0 if node is None else node.start + len(node.blocks)
         if cached > known:
+            conversation = None if node is None else node.conversation
             self.window.open.sketch.written_blocks += cached - known
             node = self.tree.extend(node, blocks, cached)
-        self.tree.release(node, time)
+            if conversation is not None:
+                conversation.cached = cached
+        if self.unhashed == "head":
+            self._blank += unhashed
+            unhashed = 0
+        self.tree.release(node, time, unhashed)
 
     def reset(self, time: float) -> None:
         """The engine dropped its prefix cache."""
@@ -176,7 +217,6 @@ class Monitor:
         """
         self._advance(time)
         self.window.fit(time)
-        self._count_expected(self.window.open)
         slots = self._slots()
         whole = FlowSketch.total([slot.sketch for slot in slots])
         mean_field = _mean_field(whole)
@@ -187,23 +227,23 @@ class Monitor:
             self._counters.predicted_hit_blocks[MEAN_FIELD] += self._returning * share
         self._returning = 0.0
         self._published = copy.deepcopy(self._counters)
+        self._count(self.window.open, self._published)
         return self._estimate(time, slots, whole, paper)
 
-    def _reusable(self, gaps: list[float], lengths: list[int], known: int, most: int) -> int:
-        """Trim the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
-        reusable = max(min(known, most) - self.dropped_blocks, 0)
-        excess = known - reusable
+    def _trim(self, match: Match, most: int) -> int:
+        """Cut the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
+        reusable = max(min(match.known, most) - self.dropped_blocks, 0)
+        excess = match.known - reusable
         while excess > 0:
-            if lengths[-1] > excess:
-                lengths[-1] -= excess
+            if match.lengths[-1] > excess:
+                match.lengths[-1] -= excess
                 break
-            excess -= lengths.pop()
-            gaps.pop()
+            excess -= match.lengths.pop()
+            match.gaps.pop()
+            match.ahead.pop()
         return reusable
 
-    def _turn(
-        self, conversation: Conversation | None, time: float, full: int, prompt: int, reusable: int, node: Node | None
-    ) -> None:
+    def _turn(self, conversation: Conversation | None, time: float, full: int, prompt: int, match: Match) -> None:
         slot = self.window.open.sketch
         if conversation is None:
             conversation = Conversation()
@@ -212,31 +252,34 @@ class Monitor:
             slot.grown_blocks += prompt
             self._counters.conversations += 1
         else:
-            gap = max(time - conversation.arrival, 0.0)
-            self._turn_gaps.append(gap)
-            returning = min(conversation.blocks, reusable)
+            self._turn_gaps.append(max(time - conversation.arrival, 0.0))
+            returning = min(conversation.blocks, sum(match.lengths))
             slot.returning_blocks += returning
             self._returning += returning
             slot.grown_blocks += max(prompt - conversation.prompt_blocks, 0)
+            self._counters.stale_blocks += max(conversation.cached - match.known - match.lost, 0)
         conversation.turns += 1
         conversation.arrival = time
-        conversation.blocks = full
+        conversation.blocks = conversation.cached = full
         conversation.prompt_blocks = prompt
-        if node is not None:
-            node.conversation = conversation
+        if match.node is not None:
+            match.node.conversation = conversation
 
     def _advance(self, time: float) -> None:
         self._sketch_runs()
         for slot in self.window.advance(time):
-            self._count_expected(slot)
+            self._count(slot, self._counters)
             self._slot_closed = True
 
     def _sketch_runs(self) -> None:
         """Move what the admissions appended into the open slot, many at a time."""
         slot = self.window.open.sketch
         if self._gaps:
-            slot.add_runs(np.array(self._gaps), np.array(self._lengths))
-            del self._gaps[:], self._lengths[:]
+            lengths = np.array(self._lengths)
+            slot.add_runs(np.array(self._gaps), lengths)
+            room = self.window.capacities[:, None] - np.array(self._ahead)
+            self.window.open.shadow += np.clip(room, 0.0, lengths).sum(axis=1)
+            del self._gaps[:], self._lengths[:], self._ahead[:]
         if self._turn_gaps:
             turn_gaps = np.array(self._turn_gaps)
             del self._turn_gaps[:]
@@ -248,14 +291,21 @@ class Monitor:
                 buckets[bucket] += int(turns)
             self._counters.interarrival_seconds += float(turn_gaps.sum())
 
-    def _count_expected(self, slot: Slot) -> None:
-        """Advance the counters of expected hits by what a slot's fit says beyond what was counted of it."""
-        fresh = np.maximum(slot.expected - slot.counted, 0.0)
-        slot.counted = slot.counted + fresh
-        counters = self._counters
+    def _count(self, slot: Slot, counters: Counters) -> None:
+        """Add a slot's hits, expected and of the shadow, and its fates; the open slot's only to what is published."""
+        fresh = slot.expected
+        if counters is self._counters:
+            # What was published of the open slot must not be taken back: Prometheus would see a reset.
+            fresh = np.maximum(slot.expected, self._shown)
+            self._shown = np.zeros_like(self._shown)
+        else:
+            fresh = self._shown = np.maximum(slot.expected, self._shown)
         counters.predicted_hit_blocks[REUSE_TIME] += float(fresh[0])
-        for capacity, hits in zip(self.grid, fresh[1:], strict=True):
-            counters.curve_hit_blocks[capacity] += float(hits)
+        counters.shadow_hit_blocks += float(slot.shadow[0])
+        for index, capacity in enumerate(self.grid, start=1):
+            counters.curve_hit_blocks[capacity] += float(fresh[index])
+            counters.shadow_curve_hit_blocks[capacity] += float(slot.shadow[index])
+        counters.ledger = [total + blocks for total, blocks in zip(counters.ledger, slot.ledger, strict=True)]
 
     def _slots(self) -> list[Slot]:
         """The current window: stretched while it holds too few gaps, or is short beside T_C (MODEL section 5)."""
@@ -272,7 +322,8 @@ class Monitor:
         ready = whole.requests >= self._least[0] and whole.reuse_runs >= self._least[1]
         flow = Flow(whole)
         nothing = Uncertain(None, None)
-        predicted = observed = gap = nothing
+        predicted = observed = gap = model_gap = engine_gap = nothing
+        shadow: list[float] = []
         recommended: float | None = None
         workload = _workload(whole) if ready else None
         curve: dict[int, float] = {}
@@ -285,6 +336,10 @@ class Monitor:
             # Both sides share the noise of the same prompts, so the difference itself is jackknifed.
             gap = ratio_jackknife(hits - expected[:, 0], prompts)
             ratios = expected.sum(axis=0) / prompts.sum()
+            shadows = np.array([slot.shadow for slot in slots])
+            shadow = [float(ratio) for ratio in shadows.sum(axis=0) / prompts.sum()]
+            model_gap = ratio_jackknife(expected[:, 0] - shadows[:, 0], prompts)
+            engine_gap = ratio_jackknife(hits - shadows[:, 0], prompts)
             curve = {size: float(ratio) for size, ratio in zip(self.grid, ratios[1:], strict=True)}
             if self._slot_closed:
                 self._paper_stderr = _mean_field_stderr([slot.sketch for slot in slots], capacity)
@@ -305,6 +360,11 @@ class Monitor:
             predicted_stderr={REUSE_TIME: predicted.stderr, MEAN_FIELD: self._paper_stderr if ready else None},
             gap=gap.value,
             gap_stderr=gap.stderr,
+            shadow=shadow[0] if ready else None,
+            model_gap=model_gap.value,
+            model_gap_stderr=model_gap.stderr,
+            engine_gap=engine_gap.value,
+            engine_gap_stderr=engine_gap.stderr,
             ceiling=flow.ceiling if ready else None,
             arrival_rate=workload.arrival_rate if workload else None,
             history_workload=workload.history_workload if workload else None,
@@ -316,6 +376,8 @@ class Monitor:
             reachable=(recommended is not None) if ready and self.target is not None else None,
             recommended_blocks=recommended,
             curve=curve,
+            shadow_curve=dict(zip(self.grid, shadow[1:], strict=True)) if ready else {},
+            ledger=[sum(column) for column in zip(*(slot.ledger for slot in slots), strict=True)],
         )
 
 

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from vllm_hitratio_plugin.estimate import ESTIMATORS, Counters, Estimate
 from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS, Snapshot
 from vllm_hitratio_plugin.monitor import INTERARRIVAL_BOUNDS
+from vllm_hitratio_plugin.workload.ledger import COLUMNS
 
 _LABELS = ("model_name", "engine")
 
@@ -47,6 +48,15 @@ FAMILIES = (
         "Expected hits of the same prompts at another capacity; +Inf is the ceiling.",
         ("capacity_blocks",),
     ),
+    Family("hitratio_shadow_hit_blocks", "counter", "Hits of an exact LRU of this capacity on the same prompts."),
+    Family(
+        "hitratio_shadow_curve_hit_blocks",
+        "counter",
+        "Hits of an exact LRU of another capacity on the same prompts.",
+        ("capacity_blocks",),
+    ),
+    Family("hitratio_blocks", "counter", "Prompt blocks by what became of them, and why.", ("fate", "reason")),
+    Family("hitratio_stale_blocks", "counter", "Cached answer blocks that the next prompt did not ask for."),
     Family("hitratio_conversations", "counter", "Conversations whose first turn was seen."),
     Family("hitratio_forks", "counter", "Prompts that left a remembered history in its middle."),
     Family("hitratio_cache_resets", "counter", "Times the engine dropped its prefix cache."),
@@ -56,6 +66,11 @@ FAMILIES = (
     Family("hitratio_ceiling_ratio", "gauge", "Share of prompt blocks seen before: what unlimited capacity would hit."),
     Family("hitratio_gap_ratio", "gauge", "Observed minus predicted (reuse_time) hit ratio of the current window."),
     Family("hitratio_gap_stderr", "gauge", "Standard error of the gap, paired."),
+    Family("hitratio_shadow_ratio", "gauge", "Hit ratio of an exact LRU of this capacity over the window."),
+    Family("hitratio_model_gap_ratio", "gauge", "Predicted minus shadow: the model's own error."),
+    Family("hitratio_model_gap_stderr", "gauge", "Standard error of the model gap, paired."),
+    Family("hitratio_engine_gap_ratio", "gauge", "Observed minus shadow: what the engine does beside LRU."),
+    Family("hitratio_engine_gap_stderr", "gauge", "Standard error of the engine gap, paired."),
     Family("hitratio_curve_ratio", "gauge", "Predicted hit ratio of the window at a capacity.", ("capacity_blocks",)),
     Family("hitratio_arrival_rate", "gauge", "New conversations per second (lambda_0)."),
     Family("hitratio_history_workload_blocks", "gauge", "Prompt blocks of a conversation (A_R)."),
@@ -173,6 +188,12 @@ def _predicted_counters(counters: Counters) -> dict[str, Iterable[_Sample]]:
     return {
         "hitratio_predicted_hit_blocks": [((name,), counters.predicted_hit_blocks[name]) for name in ESTIMATORS],
         "hitratio_curve_hit_blocks": [*curve, (("+Inf",), counters.ceiling_hit_blocks)],
+        "hitratio_shadow_hit_blocks": [((), counters.shadow_hit_blocks)],
+        "hitratio_shadow_curve_hit_blocks": [
+            ((str(size),), hits) for size, hits in sorted(counters.shadow_curve_hit_blocks.items())
+        ],
+        "hitratio_blocks": list(zip(COLUMNS, counters.ledger, strict=True)),
+        "hitratio_stale_blocks": [((), counters.stale_blocks)],
     }
 
 
@@ -192,6 +213,11 @@ def _model_values(estimate: Estimate, block_size: int, bytes_each: int | None) -
         "hitratio_ceiling_ratio": estimate.ceiling,
         "hitratio_gap_ratio": estimate.gap,
         "hitratio_gap_stderr": estimate.gap_stderr,
+        "hitratio_shadow_ratio": estimate.shadow,
+        "hitratio_model_gap_ratio": estimate.model_gap,
+        "hitratio_model_gap_stderr": estimate.model_gap_stderr,
+        "hitratio_engine_gap_ratio": estimate.engine_gap,
+        "hitratio_engine_gap_stderr": estimate.engine_gap_stderr,
         "hitratio_arrival_rate": estimate.arrival_rate,
         "hitratio_history_workload_blocks": estimate.history_workload,
         "hitratio_reusable_workload_blocks": estimate.reusable_workload,

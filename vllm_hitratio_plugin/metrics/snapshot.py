@@ -63,10 +63,12 @@ class Snapshot:
         data: dict[str, Any] = json.loads(text)
         counters, estimate = data.pop("counters"), data.pop("estimate")
         if counters is not None:
-            counters["curve_hit_blocks"] = {int(size): hits for size, hits in counters["curve_hit_blocks"].items()}
+            for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks"):
+                counters[curve] = {int(size): hits for size, hits in counters[curve].items()}
             counters = Counters(**counters)
         if estimate is not None:
-            estimate["curve"] = {int(size): ratio for size, ratio in estimate["curve"].items()}
+            for curve in ("curve", "shadow_curve"):
+                estimate[curve] = {int(size): ratio for size, ratio in estimate[curve].items()}
             estimate = Estimate(**estimate)
         return cls(**data, counters=counters, estimate=estimate)
 

@@ -11,15 +11,17 @@ class Conversation:
     Attributes:
         arrival: Seconds, when the last prompt arrived.
         blocks: Full blocks of the last prompt: what its next turn can reuse.
+        cached: Full blocks the last turn left in the cache, its answer's included where that is cached too.
         prompt_blocks: R_j, blocks of the last prompt with the partly filled one.
         turns: Turns seen, j.
     """
 
-    __slots__ = ("arrival", "blocks", "prompt_blocks", "turns")
+    __slots__ = ("arrival", "blocks", "cached", "prompt_blocks", "turns")
 
     def __init__(self) -> None:
         self.arrival = 0.0
         self.blocks = 0
+        self.cached = 0
         self.prompt_blocks = 0
         self.turns = 0
 

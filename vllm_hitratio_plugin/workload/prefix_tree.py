@@ -6,11 +6,15 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
 from vllm_hitratio_plugin.workload.conversation import Conversation
+from vllm_hitratio_plugin.workload.recency_stack import RecencyStack
 
 #: Bytes of one remembered block (a list slot and a 32-byte digest object) and of one node (slots, list, two dict
 #: entries), measured with ``sys.getsizeof`` on CPython 3.11.
 BYTES_PER_BLOCK = 88
 BYTES_PER_NODE = 420
+
+
+_INSTANT_S = 1e-9
 
 
 class Node:
@@ -22,11 +26,12 @@ class Node:
         start: Position of the first block.
         children: How many nodes name this one as parent.
         pins: Requests that hold these blocks now.
+        place: Where they stand in the recency stack; -1 while held, and after a reset.
         released: Seconds, when the last of them let go.
         conversation: The conversation whose last prompt ends inside this run.
     """
 
-    __slots__ = ("blocks", "children", "conversation", "parent", "pins", "released", "start")
+    __slots__ = ("blocks", "children", "conversation", "parent", "pins", "place", "released", "start")
 
     def __init__(self, parent: Node | None, blocks: list[Hashable], start: int, released: float) -> None:
         self.parent = parent
@@ -34,6 +39,7 @@ class Node:
         self.start = start
         self.children = 0
         self.pins = 0
+        self.place = -1
         self.released = released
         self.conversation: Conversation | None = None
 
@@ -42,9 +48,10 @@ class Match:
     """What the tree knew of one prompt.
 
     Attributes:
-        gaps: Seconds of each run of known blocks, from its release to this lookup; 0 where a request still holds it.
+        gaps: Seconds of each run of known blocks, from its release to this lookup; 0 exactly where it is held.
             Non-decreasing along a prompt up to the noise of concurrent releases.
         lengths: Blocks of each run, root first.
+        ahead: Blocks released since the first one of each run was, other than those in use; -1 where held.
         known: Blocks seen before and still reusable: the sum of ``lengths``.
         lost: Blocks seen before, in a cache that was reset since.
         node: The deepest node of the prompt; None for a prompt without a full block.
@@ -52,11 +59,12 @@ class Match:
         forked: The prompt left a remembered run in its middle.
     """
 
-    __slots__ = ("conversation", "forked", "gaps", "known", "lengths", "lost", "node")
+    __slots__ = ("ahead", "conversation", "forked", "gaps", "known", "lengths", "lost", "node")
 
     def __init__(self) -> None:
         self.gaps: list[float] = []
         self.lengths: list[int] = []
+        self.ahead: list[int] = []
         self.known = 0
         self.lost = 0
         self.node: Node | None = None
@@ -75,11 +83,14 @@ class PrefixTree:
     def __init__(self, limit_blocks: int) -> None:
         self.limit_blocks = limit_blocks
         self.blocks = 0
+        #: Of them, those in use.
+        self.held_blocks = 0
         # Ids are chained, so an id alone names its whole prefix: one dictionary holds every node's first block.
         self._heads: dict[Hashable, Node] = {}
         # From least to most recently released. A suffix is moved before its prefix, so the oldest is always a leaf.
         self._recency: OrderedDict[Node, None] = OrderedDict()
         self._reset_at = float("-inf")
+        self._stack = RecencyStack()
 
     def admit(self, blocks: Sequence[Hashable], count: int, time: float) -> Match:
         """Look a prompt's first ``count`` blocks up, remember them and hold them until :meth:`release`.
@@ -91,7 +102,8 @@ class PrefixTree:
         """
         match = Match()
         heads = self._heads
-        gaps, lengths = match.gaps, match.lengths
+        gaps, lengths, aheads = match.gaps, match.lengths, match.ahead
+        stack = self._stack
         reset_at = self._reset_at
         position = 0
         node: Node | None = None
@@ -115,26 +127,32 @@ class PrefixTree:
                     position, node = end, found
                     continue
                 gap = time - found.released
-                if gap < 0.0:
-                    gap = 0.0
+                # Only a held run has gap 0; nothing else may look like one, however coarse or wrong the clock.
+                if gap < _INSTANT_S:
+                    gap = _INSTANT_S
+                ahead = stack.above(found.place)
+                joined = bool(gaps) and gaps[-1] == gap and ahead == aheads[-1] + lengths[-1]
             else:
                 gap = 0.0
-            if gaps and gaps[-1] == gap:
+                ahead = -1
+                joined = bool(aheads) and aheads[-1] == -1
+            if joined:
                 lengths[-1] += end - position
             else:
                 gaps.append(gap)
                 lengths.append(end - position)
+                aheads.append(ahead)
             match.known += end - position
             position, node = end, found
             if match.forked:
                 break
-        if position < count:
-            node = self._grow(node, blocks[position:count])
-        match.node = node
         held = node
         while held is not None:
+            if held.pins == 0:
+                self._hold(held)
             held.pins += 1
             held = held.parent
+        match.node = self._grow(node, blocks[position:count]) if position < count else node
         return match
 
     def extend(self, node: Node | None, blocks: Sequence[Hashable], count: int) -> Node | None:
@@ -153,26 +171,43 @@ class PrefixTree:
                 shared = _common(found.blocks, blocks, position, min(end, count))
                 end = position + shared
                 found = self._split(found, shared)
+            if found.pins == 0:
+                self._hold(found)
             found.pins += 1
             position, node = end, found
-        if position < count:
-            node = self._grow(node, blocks[position:count], held=True)
-        return node
+        return self._grow(node, blocks[position:count]) if position < count else node
 
-    def release(self, node: Node | None, time: float) -> None:
-        """A request let go of the prompt that ends at ``node``; then forget what is over the limit."""
-        recency = self._recency
+    def release(self, node: Node | None, time: float, unhashed: int = 0) -> None:
+        """A request let go of the prompt that ends at ``node``; then forget what is over the limit.
+
+        Args:
+            node: The deepest node.
+            time: Seconds.
+            unhashed: Blocks without a hash that queue up behind it: they displace others and serve nobody.
+        """
+        recency, stack = self._recency, self._stack
+        if unhashed:
+            stack.push(unhashed)
         while node is not None:
             node.pins -= 1
             node.released = time
+            if node.pins == 0:
+                size = len(node.blocks)
+                node.place = stack.push(size)
+                self.held_blocks -= size
             recency.move_to_end(node)
             node = node.parent
         if self.blocks > self.limit_blocks:
             self._forget()
+        if len(stack) > 65536 + 4 * len(recency):
+            self._compact()
 
     def reset(self, time: float) -> None:
         """The engine dropped its cache: nothing released before ``time`` can be hit any more."""
         self._reset_at = time
+        self._stack = RecencyStack()
+        for node in self._recency:
+            node.place = -1
 
     @property
     def nodes(self) -> int:
@@ -184,16 +219,17 @@ class PrefixTree:
         """Approximate memory of what is remembered."""
         return self.blocks * BYTES_PER_BLOCK + len(self._recency) * BYTES_PER_NODE
 
-    def _grow(self, node: Node | None, new: Sequence[Hashable], held: bool = False) -> Node:
+    def _grow(self, node: Node | None, new: Sequence[Hashable]) -> Node:
+        """Append blocks to a held prompt that ends at ``node``; they are held with it."""
         self.blocks += len(new)
-        # A leaf that only this prompt holds (or nobody) simply gets longer: a conversation stays one node.
-        if node is not None and node.children == 0 and node.pins == (1 if held else 0):
+        self.held_blocks += len(new)
+        # A leaf that only this prompt holds simply gets longer: a conversation stays one node.
+        if node is not None and node.children == 0 and node.pins == 1:
             node.blocks.extend(new)
             return node
         start = 0 if node is None else node.start + len(node.blocks)
         grown = Node(node, list(new), start, 0.0)
-        if held:
-            grown.pins = 1
+        grown.pins = 1
         if node is not None:
             node.children += 1
         self._heads[new[0]] = grown
@@ -207,6 +243,8 @@ class PrefixTree:
         upper = Node(node.parent, node.blocks[:at], node.start, node.released)
         upper.children = 1
         upper.pins = node.pins
+        # The two halves share a place until the upper one is held, which is the next thing that happens to it.
+        upper.place = node.place
         conversation = node.conversation
         if conversation is not None and conversation.blocks <= node.start + at:
             upper.conversation, node.conversation = conversation, None
@@ -217,6 +255,19 @@ class PrefixTree:
         self._heads[node.blocks[0]] = node
         self._recency[upper] = None
         return upper
+
+    def _hold(self, node: Node) -> None:
+        size = len(node.blocks)
+        self.held_blocks += size
+        if node.place >= 0:
+            self._stack.take(node.place, size)
+            node.place = -1
+
+    def _compact(self) -> None:
+        placed = [node for node in self._recency if node.place >= 0]
+        self._stack, moved = self._stack.compacted((node.place for node in placed), self.limit_blocks)
+        for node in placed:
+            node.place = moved[node.place]
 
     def _forget(self) -> None:
         recency = self._recency
@@ -229,6 +280,8 @@ class PrefixTree:
                 recency[node] = None
                 continue
             self.blocks -= len(node.blocks)
+            if node.place >= 0:
+                self._stack.take(node.place, len(node.blocks))
             del self._heads[node.blocks[0]]
             if node.parent is not None:
                 node.parent.children -= 1

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vllm_hitratio_plugin.model.flow import Fit, FlowSketch, local_displacement
+from vllm_hitratio_plugin.workload import ledger as ledgers
 
 
 class Slot:
@@ -17,18 +18,20 @@ class Slot:
 
     Attributes:
         sketch: The sums.
+        ledger: Fates of the prompts' blocks.
+        shadow: Hits of exact LRUs at each of the window's capacities, blocks; (k,).
         fit: Its runs by what was ahead of them, as of the last :meth:`Window.fit`.
         expected: Expected hits, blocks, at each of the window's capacities; (k,).
-        counted: The part of ``expected`` that the counters have already; (k,).
     """
 
-    __slots__ = ("counted", "expected", "fit", "sketch")
+    __slots__ = ("expected", "fit", "ledger", "shadow", "sketch")
 
     def __init__(self, capacities: int) -> None:
         self.sketch = FlowSketch()
+        self.ledger = ledgers.empty()
+        self.shadow: NDArray[np.float64] = np.zeros(capacities)
         self.fit = Fit.total([])
         self.expected: NDArray[np.float64] = np.zeros(capacities)
-        self.counted: NDArray[np.float64] = np.zeros(capacities)
 
 
 class Window:
@@ -49,10 +52,10 @@ class Window:
     ) -> None:
         self.seconds = seconds
         self.slot_seconds = seconds / slots
-        self._capacities = np.asarray(capacities, dtype=float)
+        self.capacities: NDArray[np.float64] = np.asarray(capacities, dtype=float)
         self._origin = origin
         self._closed: deque[Slot] = deque(maxlen=slots * stretch)
-        self.open = Slot(len(self._capacities))
+        self.open = Slot(len(self.capacities))
         self._opened: float | None = None
         #: Seconds, when the open slot has to be closed.
         self.closes = -math.inf
@@ -74,7 +77,7 @@ class Window:
             if self.open.sketch.requests:
                 closed.append(self.open)
             self._closed.append(self.open)
-            self.open = Slot(len(self._capacities))
+            self.open = Slot(len(self.capacities))
             self._opened = self.closes
             self.closes += self.slot_seconds
         else:
@@ -112,7 +115,7 @@ class Window:
         slot = self.open
         history = [closed.sketch for closed in self._closed]
         slot.fit = Fit.of_slot(slot.sketch, local_displacement([*history, slot.sketch]))
-        slot.expected = slot.fit.hit_blocks(self._capacities)
+        slot.expected = slot.fit.hit_blocks(self.capacities)
 
     def _open_at(self, time: float) -> None:
         self._opened = time
