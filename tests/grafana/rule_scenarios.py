@@ -42,18 +42,18 @@ class Story:
     """
 
     minutes: int = 180
-    traffic: Course = always(BLOCKS)
-    observed: Course = always(0.30)
-    predicted: Course = always(0.302)
-    gap: Course = always(-0.002)
-    gap_stderr: Course = always(0.005)
-    engine_gap: Course = always(-0.002)
-    model_gap: Course = always(0.001)
-    fit_age: Course = always(5)
-    recommended: Course = always(2000)
-    reachable: Course = always(1)
-    resets: Course = always(0)
-    vllm_counts: Course = always(1.0)
+    traffic: Course = lambda minute: BLOCKS
+    observed: Course = lambda minute: 0.30
+    predicted: Course = lambda minute: 0.302
+    gap: Course = lambda minute: -0.002
+    gap_stderr: Course = lambda minute: 0.005
+    engine_gap: Course = lambda minute: -0.002
+    model_gap: Course = lambda minute: 0.001
+    fit_age: Course = lambda minute: 5
+    recommended: Course = lambda minute: 2000
+    reachable: Course = lambda minute: 1
+    resets: Course = lambda minute: 0
+    vllm_counts: Course = lambda minute: 1.0
     plugin: Callable[[int], bool] = lambda minute: True
     degraded: dict[str, Course] = field(default_factory=dict)
     alive: Callable[[int], bool] = lambda minute: True
@@ -245,6 +245,12 @@ CASES = [
     ),
     Case("a gap within three standard errors", _lossy(gap_stderr=always(0.08)), (80, 110, 119, 179)),
     Case("a gap of a few minutes", _lossy(observed=_from(61, 0.1, 0.3, until=68)), (70, 80, 119)),
+    Case(
+        "a gap that is over, though the engine's window still holds it",
+        _lossy(gap=_from(65, -0.2, -0.002, until=170), engine_gap=_from(65, -0.2, -0.002, until=170)),
+        (130, 150, 169),
+        (Fires(118, "HitRatioBelowPrediction", "-19.53%"),),
+    ),
     # Each alert fires, alone, and ends.
     Case(
         "the engine loses blocks",

@@ -19,8 +19,8 @@ Labels = tuple[tuple[str, str], ...]
 class Engine:
     """One engine; all blocks of 128 tokens, pauses between turns exponential.
 
-    `traffic`, `pause` and `loss` are functions of the time in seconds: conversations a second, mean pause, and the share
-    of the predicted hits that the engine loses for no reason the model knows.
+    `traffic`, `pause` and `loss` are functions of the time in seconds: conversations a second, mean pause, and the
+    share of the predicted hits that the engine loses for no reason the model knows.
     """
 
     model: str = "qwen3-8b"
@@ -200,7 +200,7 @@ def kind(name: str) -> str:
 
 
 def history(targets: dict[str, list[Engine]], start: float, end: float, step: float, job: str = "vllm") -> str:
-    """What Prometheus would have scraped from the targets, as OpenMetrics text for ``promtool tsdb create-blocks-from``.
+    """What Prometheus would have scraped from the targets, as text for ``promtool tsdb create-blocks-from``.
 
     vLLM's own names are written as Prometheus 2 stores them, without the colon.
     """
@@ -228,16 +228,31 @@ def history(targets: dict[str, list[Engine]], start: float, end: float, step: fl
 
 def fleet() -> dict[str, list[Engine]]:
     """Three targets, four engines: a busy one, a quieter one that goes wrong, and two ranks of another model."""
-    wave = lambda base, depth, period, phase=0.0: lambda t: base * (1 + depth * math.sin(t / period + phase))  # noqa: E731
     return {
         "10.0.0.1:8000": [Engine(traffic=wave(1.5, 0.25, 1800), pause=wave(90, 0.1, 2500), seed=1)],
         "10.0.0.2:8000": [
             Engine(traffic=wave(1.1, 0.2, 1500, 1), pause=wave(120, 0.1, 2100), seed=2),
         ],
         "10.0.0.3:8000": [
-            Engine(model="llama-3-70b", engine=rank, capacity=6144, target=0.5, history=61, reusable=44, lifetime=17.5,
-                   turns=5.6, block_bytes=40 << 20, traffic=wave(0.7, 0.3, 2000, float(rank)), pause=wave(240, 0.1, 3000),
-                   seed=3 + int(rank))
+            Engine(
+                model="llama-3-70b",
+                engine=rank,
+                capacity=6144,
+                target=0.5,
+                history=61,
+                reusable=44,
+                lifetime=17.5,
+                turns=5.6,
+                block_bytes=40 << 20,
+                traffic=wave(0.7, 0.3, 2000, float(rank)),
+                pause=wave(240, 0.1, 3000),
+                seed=3 + int(rank),
+            )
             for rank in ("0", "1")
         ],
-    }  # fmt: skip
+    }
+
+
+def wave(base: float, depth: float, period: float, phase: float = 0.0) -> Callable[[float], float]:
+    """A quantity that comes and goes."""
+    return lambda time: base * (1 + depth * math.sin(time / period + phase))

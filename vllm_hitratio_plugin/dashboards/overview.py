@@ -484,7 +484,8 @@ def _workload() -> Panel:
     return timeseries(
         "Asked: A_R, A_H^hash",
         "Blocks that a conversation asks for. A_R: prompt blocks over all its turns. A_H^hash: those of"
-        " them that a cache of any size could serve.\n\nGood: the two close together; their ratio is the most that any cache can reach.",
+        " them that a cache of any size could serve.\n\n"
+        "Good: the two close together; their ratio is the most that any cache can reach.",
         [
             Query(_on.weighted("hitratio_history_workload_blocks", WINDOW), "A_R"),
             Query(_on.weighted("hitratio_reusable_workload_blocks", WINDOW), "A_H^hash"),
