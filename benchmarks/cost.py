@@ -1,0 +1,274 @@
+"""What the plugin costs beside vLLM's own lookup, allocate and free: `make bench` writes build/bench/cost.json.
+
+Two real KV cache managers serve the same requests in short alternating rounds, one as vLLM made it and one with our
+recorder on it; what differs is the synchronous part. Everything else the plugin does (reading the queue, the prefix
+tree, the window, the fits, the snapshot, a thread that wakes up) is timed by itself, at a stated rate of requests in
+virtual time, with window and index full. All times are CPU time of one thread, all results ratios within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.traffic import BLOCK_SIZE, Traffic, Turn
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+OUTPUT = Path("build/bench/cost.json")
+RATE = 100.0
+"""Requests per second of virtual time."""
+
+ROUND = 40
+"""Requests of a round: short, so that the machine is the same for both managers."""
+
+BARS = {20: (0.05, 0.25), 200: (0.01, 0.15)}
+"""Prompt blocks, and the most that the synchronous part and all CPU time may be of vLLM's own."""
+
+FILL_S = 700.0
+"""Virtual seconds before anything is timed: more than the window."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200, help="pairs of rounds a case (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=RATE, help="requests per second (default: %(default)g)")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="(default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    try:
+        import vllm
+    except ImportError as error:
+        print(f"the benchmark needs a real vLLM in this environment: {error}", file=sys.stderr)
+        return 2
+    cases = [measure(Traffic(blocks, arguments.rate), arguments.rounds) for blocks in BARS]
+    report = {"vllm_version": vllm.__version__, "block_size": BLOCK_SIZE, "cases": cases}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"wrote {arguments.output}")
+    return 0
+
+
+def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
+    """One case: everything in seconds of CPU time a request, then as ratios."""
+    plain, watched = _manager(traffic.capacity_blocks), _manager(traffic.capacity_blocks)
+    turns = traffic.turns(seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        beside = _Beside(watched, traffic, folder)
+        beside.fill(turns)
+        for chunk in _chunks(turns, int(3 * traffic.capacity_blocks / traffic.grown_blocks / 2)):
+            for manager in (plain, watched):
+                _run(manager, _requests(chunk))
+            beside.drain(chunk)
+        gc.collect()
+        gc.freeze()  # what is remembered by now is no work for the collector in either half
+        vllm_s, sync_s, drain_s, hits, prompts = [], [], [], 0, 0
+        for number, chunk in enumerate(_chunks(turns, rounds * ROUND)):
+            spent = {}
+            for manager in (plain, watched) if number % 2 else (watched, plain):
+                requests = _requests(chunk)
+                began = time.thread_time()
+                hits += _run(manager, requests)
+                spent[manager] = (time.thread_time() - began) / len(chunk)
+                prompts += sum(turn.tokens for turn in chunk)
+            vllm_s.append(spent[plain])
+            sync_s.append(spent[watched] - spent[plain])
+            drain_s.append(beside.drain(chunk) / len(chunk))
+        gc.unfreeze()
+        refresh_s = beside.refreshes(turns)
+        awake = beside.awake()
+    vllm, sync, drain = (statistics.median(times) for times in (vllm_s, sync_s, drain_s))
+    refresh = refresh_s / (beside.interval * traffic.rate)
+    case = {
+        "blocks": traffic.mean_blocks,
+        "sync_ratio": sync / vllm,
+        "cpu_ratio": (sync + drain + refresh + awake / traffic.rate) / vllm,
+        "vllm_us": vllm * 1e6,
+        "sync_us": sync * 1e6,
+        "drain_us": drain * 1e6,
+        "refresh_us": refresh * 1e6,
+        "awake_us": awake / traffic.rate * 1e6,
+        "refresh_ms": refresh_s * 1e3,
+        "refresh_interval_s": beside.interval,
+        "requests_per_s": traffic.rate,
+        "requests": rounds * ROUND,
+        "capacity_blocks": traffic.capacity_blocks,
+        "token_hit_ratio": hits / prompts,
+    }
+    _show(case)
+    return case
+
+
+class _Beside:
+    """The plugin's service on a manager, with its clock in our hands."""
+
+    def __init__(self, manager: Any, traffic: Traffic, folder: str) -> None:
+        from vllm_hitratio_plugin.engine import service
+        from vllm_hitratio_plugin.engine.probe import cache_facts
+        from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
+
+        os.environ[SNAPSHOT_DIR] = folder
+        self.now = 0.0
+        # Only the service's view of the clock: the recorder's stays the real one, whose price is part of what it costs.
+        service.time = SimpleNamespace(  # type: ignore[attr-defined]
+            monotonic=lambda: self.now, time=time.time, perf_counter=time.perf_counter
+        )
+        settings = Settings.from_env({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
+        self.interval = settings.interval
+        self._service = service.Service(manager, cache_facts(manager), settings, model_name="model", engine="0")
+        self._refreshed = 0.0
+
+    def fill(self, turns: Iterator[Turn]) -> None:
+        """Fill window and index with accesses alone, without vLLM."""
+        from vllm_hitratio_plugin.workload.access import Access
+
+        monitor = self._service._monitor
+        for turn in turns:
+            monitor.admit(Access(turn.time, turn.name, turn.tokens, turn.blocks, 0, 0, 0))
+            monitor.release(turn.time, turn.name)
+            self._refresh_if_due(turn.time)
+            if turn.time > FILL_S:
+                return
+
+    def drain(self, turns: Sequence[Turn]) -> float:
+        """Read what the recorder wrote of these turns, as if written at their times; seconds it took."""
+        assert self._service._recorder is not None
+        queue = self._service._recorder.queue
+        times = {turn.name: turn.time for turn in turns}
+        records = [(kind, times[rest[0].request_id], *rest) for kind, _, *rest in queue]
+        assert len(records) == 2 * len(turns)
+        queue.clear()
+        queue.extend(records)
+        del records
+        began = time.thread_time()
+        self._service.drain()
+        spent = time.thread_time() - began
+        self._refresh_if_due(turns[-1].time)
+        return spent
+
+    def refreshes(self, turns: Iterator[Turn], count: int = 31) -> float:
+        """Seconds of one refresh, the median of some at the service's own interval; with traffic in between."""
+        from vllm_hitratio_plugin.workload.access import Access
+
+        spent = []
+        for turn in turns:
+            self._service._monitor.admit(Access(turn.time, turn.name, turn.tokens, turn.blocks, 0, 0, 0))
+            self._service._monitor.release(turn.time, turn.name)
+            took = self._refresh_if_due(turn.time)
+            if took is not None:
+                spent.append(took)
+                if len(spent) == count:
+                    break
+        return statistics.fmean(spent)
+
+    def awake(self, seconds: float = 3.0) -> float:
+        """CPU seconds a second of the service's thread while it finds nothing to do."""
+        before = set(threading.enumerate())
+        self._service.start()
+        (thread,) = set(threading.enumerate()) - before
+        assert thread.ident is not None
+        clock = time.pthread_getcpuclockid(thread.ident)
+        time.sleep(0.5)
+        began, used = time.perf_counter(), time.clock_gettime(clock)
+        time.sleep(seconds)
+        used = time.clock_gettime(clock) - used
+        spent = time.perf_counter() - began
+        self._service.stop()
+        return used / spent
+
+    def _refresh_if_due(self, now: float) -> float | None:
+        self.now = now
+        if now - self._refreshed < self.interval:
+            return None
+        self._refreshed = now
+        began = time.thread_time()
+        self._service.refresh()
+        return time.thread_time() - began
+
+
+def _chunks(turns: Iterator[Turn], count: int) -> Iterable[list[Turn]]:
+    for _ in range(count // ROUND):
+        yield list(itertools.islice(turns, ROUND))
+
+
+def _manager(capacity_blocks: int) -> Any:
+    import inspect
+
+    import torch
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+
+    spec = FullAttentionSpec(block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float16)
+    arguments = {
+        "kv_cache_config": KVCacheConfig(
+            num_blocks=capacity_blocks + 1, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+        ),
+        "max_model_len": 1 << 20,
+        "scheduler_block_size": BLOCK_SIZE,
+        "hash_block_size": BLOCK_SIZE,
+        "enable_caching": True,
+        "log_stats": True,
+    }
+    known = inspect.signature(KVCacheManager.__init__).parameters
+    return KVCacheManager(**{name: value for name, value in arguments.items() if name in known})
+
+
+def _requests(turns: Sequence[Turn]) -> list[Any]:
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.request import Request
+
+    requests = []
+    for turn in turns:
+        request = Request(
+            request_id=turn.name,
+            prompt_token_ids=[0] * turn.tokens,
+            sampling_params=SamplingParams(max_tokens=1),
+            pooling_params=None,
+            arrival_time=turn.time,
+        )
+        request.block_hashes = turn.blocks
+        requests.append(request)
+    return requests
+
+
+def _run(manager: Any, requests: Sequence[Any]) -> int:
+    """What `Scheduler.schedule` and `_free_request` do with each request's blocks; returns hit tokens."""
+    total = 0
+    for request in requests:
+        blocks, hit, *_ = manager.get_computed_blocks(request)
+        allocated = manager.allocate_slots(
+            request, request.num_tokens - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks
+        )
+        assert allocated is not None
+        request.num_computed_tokens = request.num_tokens
+        manager.free(request)
+        total += hit
+    return total
+
+
+def _show(case: dict[str, Any]) -> None:
+    most_sync, most_cpu = BARS[case["blocks"]]
+    print(
+        f"{case['blocks']:4d} blocks, hit ratio {case['token_hit_ratio']:.2f}, N = {case['capacity_blocks']:,}: "
+        f"vLLM {case['vllm_us']:.1f} µs a request\n"
+        f"     synchronous {case['sync_us']:.2f} µs = {case['sync_ratio']:.2%} (at most {most_sync:.0%})\n"
+        f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}): queue and tree {case['drain_us']:.1f} µs,"
+        f" refresh {case['refresh_us']:.1f} µs, waking up {case['awake_us']:.2f} µs a request\n"
+        f"     a refresh takes {case['refresh_ms']:.1f} ms every {case['refresh_interval_s']:g} s,"
+        f" at {case['requests_per_s']:g} requests/s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
