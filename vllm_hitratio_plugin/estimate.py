@@ -83,8 +83,14 @@ class Counters:
     hit_tokens: int = 0
     external_hit_tokens: int = 0
     conversations: int = 0
+    short_prompts: int = 0
+    """Prompts too short for any block to hit: no more than a block and its last token."""
     forks: int = 0
+    fork_depths: dict[int, int] = field(default_factory=dict)
+    """Forks by the position of the first block that differs, the deepest counted as ``monitor.FORK_DEPTHS``."""
     uncounted: int = 0
+    resumed: int = 0
+    """Preempted requests that came back."""
     resets: int = 0
     predicted_hit_blocks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ESTIMATORS, 0.0))
     curve_hit_blocks: dict[int, float] = field(default_factory=dict)

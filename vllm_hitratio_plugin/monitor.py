@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -20,11 +20,15 @@ from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.workload import ledger as ledgers
 from vllm_hitratio_plugin.workload.access import Access
 from vllm_hitratio_plugin.workload.conversation import Conversation, NamedConversations
+from vllm_hitratio_plugin.workload.namespaces import Namespaces
 from vllm_hitratio_plugin.workload.prefix_tree import Match, Node, PrefixTree
 from vllm_hitratio_plugin.workload.window import Slot, Window
 
 #: Upper bounds of the interarrival histogram, s.
 INTERARRIVAL_BOUNDS = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600, 7200)
+
+#: Forks at this block or deeper are counted together.
+FORK_DEPTHS = 256
 
 #: Ahead of a run that a request still holds: it is in a cache of any size.
 _HELD = -1e15
@@ -79,6 +83,7 @@ class Monitor:
         self.window = Window(window_seconds, slots, (capacity_blocks, *self.grid), origin=origin)
         self.last_reset: float | None = None
         self._named = NamedConversations()
+        self._namespaces: Namespaces | None = None
         # Deepest node and whether a block without a hash follows, by request.
         self._held: dict[Hashable, tuple[Node | None, int]] = {}
         # Such blocks in use, and such blocks free at the head of the queue: no room for cached content either way.
@@ -113,7 +118,7 @@ class Monitor:
 
     def admit(self, access: Access) -> None:
         """Count one admitted prompt and hold its blocks until :meth:`release`; a prompt held already is not counted."""
-        time, key, tokens, blocks, hit_tokens, external, pinned, name, counted = access
+        time, key, tokens, blocks, hit_tokens, external, pinned, name, counted, resumed, namespace, content = access
         if key in self._held:
             return
         if time >= self.window.closes:
@@ -129,6 +134,7 @@ class Monitor:
         if not counted:
             self.window.open.sketch.written_blocks += full - match.known
             counters.uncounted += 1
+            counters.resumed += resumed
             return
         most = (tokens - 1) // block_size
         reusable = self._trim(match, most)
@@ -156,8 +162,12 @@ class Monitor:
         counters.prompt_blocks += prompt
         counters.prompt_tokens += tokens
         counters.external_hit_tokens += external
+        if most == 0:
+            counters.short_prompts += 1
         if match.forked:
             counters.forks += 1
+            depth = min(match.known + match.lost, FORK_DEPTHS)
+            counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
         conversation = match.conversation if name is None else self._named.get(name)
         if hit_tokens is not None:
             hits = hit_tokens / block_size
@@ -174,7 +184,7 @@ class Monitor:
                 shadow=int(shadow),
                 lost=match.lost,
                 diverged=0 if conversation is None else min(conversation.blocks, most) - match.known - match.lost,
-                namespace=0,
+                namespace=self._duplicated(namespace, content) if content is not None and not match.known else 0,
             )
         self._turn(conversation, time, full, prompt, match)
 
@@ -242,6 +252,12 @@ class Monitor:
             match.gaps.pop()
             match.ahead.pop()
         return reusable
+
+    def _duplicated(self, namespace: Hashable, content: Callable[[], Sequence[Hashable]]) -> int:
+        # Content is compared only once somebody uses namespaces: until then nothing can be cached twice.
+        if namespace is not None and self._namespaces is None:
+            self._namespaces = Namespaces()
+        return 0 if self._namespaces is None else self._namespaces.duplicated(namespace, content())
 
     def _turn(self, conversation: Conversation | None, time: float, full: int, prompt: int, match: Match) -> None:
         slot = self.window.open.sketch

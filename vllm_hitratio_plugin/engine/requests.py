@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Hashable
 from typing import Any
 
 from vllm_hitratio_plugin.workload.access import Access
@@ -15,7 +16,7 @@ _ID_KEYS = ("session_id", "conversation_id")
 _SECRET = secrets.token_bytes(32)
 
 
-def access_of(record: tuple[Any, ...], capacity_blocks: int) -> Access:
+def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) -> Access:
     """The access record of an ``ADMIT`` record; ``capacity_blocks`` turns free blocks into blocks in use."""
     _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
     return Access(
@@ -28,7 +29,28 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int) -> Access:
         max(capacity_blocks - free_blocks, 0),
         conversation_of(request),
         not preemptions and not request.skip_reading_prefix_cache,
+        bool(preemptions),
+        _namespace_of(request),
+        lambda: _content_of(request, block_size),
     )
+
+
+def _namespace_of(request: Any) -> Hashable:
+    adapter, salt = request.lora_request, request.cache_salt
+    return None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt)
+
+
+def _content_of(request: Any, block_size: int) -> list[Hashable]:
+    """Chained hashes of the prompt's tokens alone; nothing for a prompt that is not made of tokens only."""
+    tokens = request.prompt_token_ids
+    if not tokens or getattr(request, "mm_features", None):
+        return []
+    ids: list[Hashable] = []
+    chain = 0
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        chain = hash((chain, *tokens[start : start + block_size]))
+        ids.append(chain)
+    return ids
 
 
 def cached_blocks(request: Any, block_size: int) -> int:

@@ -219,7 +219,7 @@ class Service:
     def _take(self, record: tuple[Any, ...]) -> None:
         kind = record[0]
         if kind == ADMIT:
-            self._monitor.admit(access_of(record, self._facts.capacity_blocks))
+            self._monitor.admit(access_of(record, self._facts.capacity_blocks, self._facts.block_size))
         elif kind == RELEASE:
             request = record[2]
             self._monitor.release(

@@ -59,6 +59,8 @@ FAMILIES = (
     Family("hitratio_stale_blocks", "counter", "Cached answer blocks that the next prompt did not ask for."),
     Family("hitratio_conversations", "counter", "Conversations whose first turn was seen."),
     Family("hitratio_forks", "counter", "Prompts that left a remembered history in its middle."),
+    Family("hitratio_short_prompts", "counter", "Prompts too short for any block to hit."),
+    Family("hitratio_resumed_requests", "counter", "Preempted requests that came back; not counted as prompts."),
     Family("hitratio_cache_resets", "counter", "Times the engine dropped its prefix cache."),
     Family("hitratio_observed_ratio", "gauge", "Hit ratio of the current window, in blocks."),
     Family("hitratio_predicted_ratio", "gauge", "Predicted hit ratio of the current window.", ("estimator",)),
@@ -179,6 +181,8 @@ def _counter_values(counters: Counters) -> dict[str, float | int | None]:
         "hitratio_external_hit_tokens": counters.external_hit_tokens,
         "hitratio_conversations": counters.conversations,
         "hitratio_forks": counters.forks,
+        "hitratio_short_prompts": counters.short_prompts,
+        "hitratio_resumed_requests": counters.resumed,
         "hitratio_cache_resets": counters.resets,
     }
 

@@ -63,7 +63,7 @@ class Snapshot:
         data: dict[str, Any] = json.loads(text)
         counters, estimate = data.pop("counters"), data.pop("estimate")
         if counters is not None:
-            for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks"):
+            for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks", "fork_depths"):
                 counters[curve] = {int(size): hits for size, hits in counters[curve].items()}
             counters = Counters(**counters)
         if estimate is not None:

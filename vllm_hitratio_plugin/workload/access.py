@@ -1,6 +1,6 @@
 """One admitted prompt: the only thing the workload side needs to know of a request."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 
@@ -39,3 +39,13 @@ class Access(NamedTuple):
     counted: bool = True
     """False for what is no new prompt but holds and writes blocks all the same: a preempted request that comes back,
     one that may not read the cache."""
+
+    resumed: bool = False
+    """A preempted request that comes back (then ``counted`` is False, too)."""
+
+    namespace: Hashable = None
+    """Adapter and cache salt, as far as they keep equal content apart; None: neither."""
+
+    content: Callable[[], Sequence[Hashable]] | None = None
+    """Chained ids of the prompt's full blocks that know of no namespace; called only for content not seen before in
+    traffic that uses namespaces."""

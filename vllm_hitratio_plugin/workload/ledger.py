@@ -49,7 +49,7 @@ def enter(
         hit: Blocks the engine returned.
         shadow: Blocks an exact LRU of the same capacity would have returned, at most ``reusable``.
         lost: Blocks seen before the last reset of the cache.
-        diverged: Blocks where the conversation's previous prompt had others.
+        diverged: Blocks where the conversation's previous prompt had others; negative where it had fewer.
         namespace: Blocks whose content is cached under another adapter or salt.
     """
     hit = min(hit, most)
@@ -63,15 +63,15 @@ def enter(
     rest = most - covered - dropped
     if dropped:
         ledger[DROPPED] += dropped
-    if lost and rest:
+    if lost > 0 and rest:
         taken = min(lost, rest)
         ledger[RESET] += taken
         rest -= taken
-    if diverged and rest:
+    if diverged > 0 and rest:
         taken = min(diverged, rest)
         ledger[DIVERGED] += taken
         rest -= taken
-    if namespace and rest:
+    if namespace > 0 and rest:
         taken = min(namespace, rest)
         ledger[NAMESPACE] += taken
         rest -= taken
