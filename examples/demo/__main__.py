@@ -59,15 +59,13 @@ def run(settings: Settings, reason: str | None) -> int:
     except DemoError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
-    means, rate = describe_load(timetable, first.sample, settings)
     report = Report(
         settings=settings,
         mode="vllm" if reason is None else "virtual-time",
         reason=reason,
         first=first,
         recommended=second,
-        load=means,
-        load_rate=rate,
+        load=describe_load(timetable, first.sample, settings),
         seconds=time.monotonic() - began,
     )
     print(table(report))

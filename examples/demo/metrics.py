@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
+PREFIXES = ("hitratio_", "vllm:prefix_cache_")
+"""The plugin's metrics, and those of vLLM that they are compared with."""
+
 Labels = frozenset[tuple[str, str]]
 
 
@@ -35,8 +38,13 @@ class Scrape:
         return {name for name, _ in self._samples if name.startswith(prefix)}
 
 
-def parse(text: str) -> Scrape:
-    """Read Prometheus' text format."""
+def parse(text: str, prefixes: tuple[str, ...] = PREFIXES) -> Scrape:
+    """Read Prometheus' text format, only the metrics whose names start with one of `prefixes`.
+
+    A server has thousands of others, and reading them all would keep the load's own process from sending on time.
+    """
+    heads = (*prefixes, *(f"# {kind} {prefix}" for kind in ("HELP", "TYPE") for prefix in prefixes))
+    text = "".join(line for line in text.splitlines(keepends=True) if line.startswith(heads))
     return Scrape(
         {
             (sample.name, frozenset(sample.labels.items())): sample.value

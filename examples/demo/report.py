@@ -11,7 +11,8 @@ from pathlib import Path
 from examples.demo.outcome import ESTIMATORS, Outcome, Sample
 from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable
-from vllm_hitratio_plugin.replay.turns import WorkloadMeans, workload_means
+from vllm_hitratio_plugin.model.workload import Workload
+from vllm_hitratio_plugin.replay.turns import conversation_sample
 
 HEADLINE = ESTIMATORS[0]
 GAP_LIMIT = 0.02
@@ -41,21 +42,18 @@ class Report:
 
     first: Outcome
     recommended: Outcome | None
-    load: WorkloadMeans
+    load: Workload
     """Of the conversations that started in the measured window, whole: what an all-knowing observer would say."""
-
-    load_rate: float
-    """λ0 of the same."""
 
     seconds: float
     """What the demo took, set-up of the environment not included."""
 
 
-def describe_load(timetable: Timetable, sample: Sample, settings: Settings) -> tuple[WorkloadMeans, float]:
+def describe_load(timetable: Timetable, sample: Sample, settings: Settings) -> Workload:
     """The load's own figures, for the column beside the estimates."""
     end = settings.warmup_seconds + settings.measured_seconds
     started = timetable.started(end - sample.seconds, end)
-    return workload_means(started, BLOCK_SIZE), len(started) / sample.seconds
+    return conversation_sample(started, BLOCK_SIZE).workload(len(started) / sample.seconds)
 
 
 def checks(report: Report) -> list[Check]:
@@ -161,11 +159,11 @@ def table(report: Report) -> str:
     )
     lines += ["", f"  {'':24}{'estimated':>12}{'of the load':>14}"]
     for name, estimate, truth, digits in (
-        ("λ0, conversations/s", first.arrival_rate, report.load_rate, 2),
+        ("λ0, conversations/s", first.arrival_rate, load.arrival_rate, 2),
         ("E[M], turns", first.turns, load.turns, 2),
         ("E[B], blocks", first.lifetime_blocks, load.lifetime_blocks, 1),
         ("A_R, blocks", first.history_workload, load.history_workload, 1),
-        ("A_H^hash, blocks", first.reusable_workload, load.hashable_reusable_workload, 1),
+        ("A_H^hash, blocks", first.reusable_workload, load.reusable_workload, 1),
     ):
         lines.append(f"  {name:24}{_number(estimate, digits):>12}{_number(truth, digits):>14}")
     lines += ["", "  hit ratio against capacity"]
@@ -224,11 +222,11 @@ def as_json(report: Report) -> dict[str, object]:
                 "reusable_workload_blocks": first.reusable_workload,
             },
             "of_the_load": {
-                "arrival_rate": report.load_rate,
+                "arrival_rate": report.load.arrival_rate,
                 "turns": report.load.turns,
                 "lifetime_blocks": report.load.lifetime_blocks,
                 "history_workload_blocks": report.load.history_workload,
-                "reusable_workload_blocks": report.load.hashable_reusable_workload,
+                "reusable_workload_blocks": report.load.reusable_workload,
             },
         },
         "curve": {str(size): value for size, value in first.curve.items()},

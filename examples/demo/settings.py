@@ -9,6 +9,9 @@ BLOCK_SIZE = 32
 MAX_PROMPT_TOKENS = 4096
 """A conversation ends before a turn whose prompt would be longer."""
 
+MAX_MESSAGE_TOKENS = 2048
+"""Longer messages are cut there, as in the published ShareGPT files."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -22,11 +25,11 @@ class Settings:
     think_seconds: float = 6.0
     """Mean interarrival time μ of a conversation's turns: a person's minutes scaled to seconds."""
 
-    warmup_seconds: float = 50.0
-    """Eight mean think times, in which the load writes the first cache five times over, the second one twice."""
+    warmup_seconds: float = 40.0
+    """Nearly seven mean think times, in which the load writes the first cache four times over, the second one twice."""
 
-    measured_seconds: float = 150.0
-    """The plugin's window: 510 conversations start and 2,280 requests arrive in it, on average."""
+    measured_seconds: float = 140.0
+    """The plugin's window: 476 conversations start and 2,130 requests arrive in it, on average."""
 
     capacity_blocks: int = 850
     """N of the first server: about half of what could be reused is."""

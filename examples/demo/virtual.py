@@ -9,8 +9,8 @@ from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable, identifier
 from vllm_hitratio_plugin.estimate import Estimate
 from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
-from vllm_hitratio_plugin.replay.sampler import exponential
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.workload.access import Access
 

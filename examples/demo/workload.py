@@ -7,7 +7,8 @@ The law, every draw from one seed:
   sample (:func:`~vllm_hitratio_plugin.replay.sharegpt_like.sharegpt_like`).
 - Messages and answers: log-normal tokens with σ = 1.3 and 0.8 and the means 90 and 380 of that law, both times
   ``LENGTH_SCALE``: a prompt, which is the whole history and the new message, then has about 600 tokens on average, so
-  that two CPU cores keep up. A conversation ends early before a prompt of more than 4,096 tokens (1 in 1,000 does).
+  that two CPU cores keep up. Cut at 2,048 tokens; a conversation ends early before a prompt of more than 4,096 (1 in
+  5,000 does).
 - Interarrival time of a conversation's prompts: exponential. As in the paper's (80) a prompt also waits for the answer
   before it; the driver does that, a timetable does not know it.
 
@@ -23,10 +24,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
+from examples.demo.settings import BLOCK_SIZE, MAX_MESSAGE_TOKENS, MAX_PROMPT_TOKENS
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, generate
-from vllm_hitratio_plugin.replay.sampler import exponential
+from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.sharegpt_like import MAX_TURNS, sharegpt_like
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 from vllm_hitratio_plugin.replay.turns import Turn, Turns, prompt_lengths
@@ -101,8 +102,7 @@ def draw_timetable(seed: int, seconds: float, conversations_per_second: float, t
 
 def _scaled(turns: Turns) -> Turns:
     shorter = [
-        Turn(max(1, round(LENGTH_SCALE * turn.prompt_tokens)), round(LENGTH_SCALE * turn.response_tokens))
-        for turn in turns
+        Turn(*(min(max(1, round(LENGTH_SCALE * tokens)), MAX_MESSAGE_TOKENS) for tokens in turn)) for turn in turns
     ]
     fitting = sum(tokens <= MAX_PROMPT_TOKENS for tokens in prompt_lengths(shorter))
-    return shorter[: max(1, fitting)]
+    return shorter[:fitting]
