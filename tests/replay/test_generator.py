@@ -7,7 +7,7 @@ import pytest
 
 from vllm_hitratio_plugin.replay.arrivals import Arrivals, burst, diurnal, parse_arrivals, poisson, ramp
 from vllm_hitratio_plugin.replay.formats.source import read_source
-from vllm_hitratio_plugin.replay.generator import Traffic, choose, generate
+from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential, fixed, parse_law
 from vllm_hitratio_plugin.replay.sharegpt_like import MAX_TURNS, MIN_TURNS, sharegpt_like, turn_distribution
 from vllm_hitratio_plugin.replay.turns import Turn, conversation_sample, prompt_lengths
@@ -72,13 +72,14 @@ def test_something_must_be_left_to_measure(warmup: int) -> None:
 
 def test_choosing_conversations() -> None:
     conversations = [[Turn(number, 1)] * (1 + number % 3) for number in range(300)]
-    chosen = choose(conversations, 150, seed=3)
+    chosen = draw_conversations(conversations, 150, seed=3)
     assert all(len(turns) >= 2 for turns in chosen)
     assert len({turns[0].prompt_tokens for turns in chosen}) == 150  # each at most once
-    assert chosen == choose(conversations, 150, seed=3) != choose(conversations, 150, seed=4)
-    assert len(choose(conversations, 500)) == 500  # more than there are: some come again
-    with pytest.raises(ValueError, match="no conversation has 4 turns or more"):
-        choose(conversations, 1, minimum_turns=4)
+    assert chosen == draw_conversations(conversations, 150, seed=3) != draw_conversations(conversations, 150, seed=4)
+    assert len(draw_conversations(conversations, 500)) == 500  # more than there are: some come again
+    with pytest.raises(ValueError, match="no conversation has 2 turns or more"):
+        draw_conversations([[Turn(1, 1)]], 1)
+    assert draw_conversations(None, 20, seed=1) == draw_conversations(None, 20, seed=1)
 
 
 def test_the_turn_law_has_the_papers_moments() -> None:
@@ -155,8 +156,9 @@ def test_bad_laws(text: str) -> None:
     ("arrivals", "start", "end", "expected"),
     [
         (poisson(2.0), 0, 5000, 2.0),
-        (ramp(1.4, 0.2, 10_000), 0, 1000, 1.34),
-        (ramp(1.4, 0.2, 10_000), 12_000, 16_000, 0.2),
+        (ramp(1.4, 0.2, 1000, 10_000), 0, 1000, 1.4),
+        (ramp(1.4, 0.2, 1000, 10_000), 1000, 2000, 1.34),
+        (ramp(1.4, 0.2, 1000, 10_000), 12_000, 16_000, 0.2),
         (diurnal(1.5, 4, 4000), 0, 20_000, 1.5),
         (diurnal(1.5, 4, 40_000), 9500, 10_500, 2.4),
         (diurnal(1.5, 4, 40_000), 29_500, 30_500, 0.6),
@@ -175,7 +177,7 @@ def test_rates_of_arrivals(arrivals: Arrivals, start: float, end: float, expecte
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "poisson:0", "poisson:-1", "ramp:1:2", "burst:1:2:3", "diurnal:1:inf:3", "square:1"]
+    "text", ["", "x", "poisson:0", "poisson:-1", "ramp:1:2:3", "burst:1:2:3", "diurnal:1:inf:3", "square:1"]
 )
 def test_bad_arrivals(text: str) -> None:
     with pytest.raises(ValueError, match=r"^'.*'.*(takes|must be one of)"):

@@ -48,13 +48,13 @@ def poisson(rate: float) -> Arrivals:
     return Arrivals(f"poisson:{rate:g}", rate)
 
 
-def ramp(first: float, last: float, seconds: float) -> Arrivals:
-    """From one rate to another in a straight line, then constant."""
+def ramp(first: float, last: float, after: float, seconds: float) -> Arrivals:
+    """One rate for ``after`` seconds, then in a straight line of ``seconds`` to another, which stays."""
 
     def rate(times: Array) -> Array:
-        return first + (last - first) * np.clip(times / seconds, 0.0, 1.0)
+        return first + (last - first) * np.clip((times - after) / seconds, 0.0, 1.0)
 
-    return Arrivals(f"ramp:{first:g}:{last:g}:{seconds:g}", max(first, last), rate)
+    return Arrivals(f"ramp:{first:g}:{last:g}:{after:g}:{seconds:g}", max(first, last), rate)
 
 
 def diurnal(mean: float, ratio: float, period: float) -> Arrivals:
@@ -78,14 +78,14 @@ def burst(base: float, peak: float, every: float, seconds: float) -> Arrivals:
 
 _FORMS: dict[str, tuple[Callable[..., Arrivals], str]] = {
     "poisson": (poisson, "RATE"),
-    "ramp": (ramp, "FIRST:LAST:SECONDS"),
+    "ramp": (ramp, "FIRST:LAST:AFTER:SECONDS"),
     "diurnal": (diurnal, "MEAN:RATIO:PERIOD"),
     "burst": (burst, "BASE:PEAK:EVERY:SECONDS"),
 }
 
 
 def parse_arrivals(text: str) -> Arrivals:
-    """Read ``1.5`` or ``poisson:1.5``, ``ramp:1.4:0.2:1020``, ``diurnal:1.5:4:3600``, ``burst:1:4:1200:120``.
+    """Read ``1.5`` or ``poisson:1.5``, ``ramp:1.4:0.2:600:1020``, ``diurnal:1.5:4:3600``, ``burst:1:4:1200:120``.
 
     Rates are in conversations per second, times in seconds. Raises ``ValueError`` with one sentence.
     """

@@ -8,10 +8,11 @@ import numpy as np
 from vllm_hitratio_plugin.replay.arrivals import Arrivals
 from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.pool import block_count
+from vllm_hitratio_plugin.replay.sharegpt_like import MIN_TURNS, sharegpt_like
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
 from vllm_hitratio_plugin.replay.turns import Turns, prompt_lengths
 
-_IDS_PER_CONVERSATION = 1 << 24  # more blocks than any prompt has
+_IDS_PER_CONVERSATION = 1 << 40  # more blocks than any prompt has
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Generated:
     """A generated trace and what is known of how it came about."""
 
     trace: Trace
+    """Ends with the last start: later prompts would be measured with arrivals stopped (appendix E)."""
+
     conversations: Sequence[Turns]
     """The measured conversations (all but the warm-up)."""
 
@@ -87,19 +90,21 @@ def generate(
             time += wait
             if number >= warmup and turn is not turns[-1] and time <= window[1]:
                 realized.append(wait)
-    prompts.sort(key=lambda prompt: prompt.time)
+    prompts = sorted((prompt for prompt in prompts if prompt.time <= window[1]), key=lambda prompt: prompt.time)
     trace = Trace(name=name, block_size=block_size, prompts=prompts, real_times=False)
     return Generated(trace, conversations[warmup:], window, realized)
 
 
-def choose(conversations: Sequence[Turns], count: int, seed: int = 0, minimum_turns: int = 2) -> list[Turns]:
-    """Draw ``count`` conversations of at least ``minimum_turns`` turns, each at most once as long as there are enough.
+def draw_conversations(source: Sequence[Turns] | None, count: int, seed: int = 0) -> list[Turns]:
+    """``count`` conversations of two turns or more, drawn from ``source``; None draws from the ShareGPT-like law.
 
-    ``ValueError`` where none is long enough.
+    Each of the source comes at most once as long as there are enough. ``ValueError`` where none is long enough.
     """
-    eligible = [turns for turns in conversations if len(turns) >= minimum_turns]
-    if not eligible:
-        raise ValueError(f"no conversation has {minimum_turns} turns or more")
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    if source is None:
+        return sharegpt_like(rng, count)
+    eligible = [turns for turns in source if len(turns) >= MIN_TURNS]
+    if not eligible:
+        raise ValueError(f"no conversation has {MIN_TURNS} turns or more")
     chosen = rng.choice(len(eligible), size=count, replace=count > len(eligible))
     return [eligible[index] for index in chosen.tolist()]

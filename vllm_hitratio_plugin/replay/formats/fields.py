@@ -1,10 +1,11 @@
 """One JSON object of a trace, read field by field."""
 
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 from vllm_hitratio_plugin.replay.trace import TraceError
+
+_LARGEST = 1e18  # whatever is measured: beyond it, floating point has no fractions of a second
 
 
 class Fields:
@@ -19,9 +20,9 @@ class Fields:
     def number(self, name: str) -> float:
         """A finite number."""
         value = self._get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise TraceError(f"{self.place}: {name!r} must be a finite number, not {_kind(value)}")
-        return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
+            return float(value)
+        raise TraceError(f"{self.place}: {name!r} must be a finite number, not {_kind(value)}")
 
     def count(self, name: str, minimum: int = 0) -> int:
         """An integer, at least ``minimum``."""
@@ -66,7 +67,7 @@ class Fields:
             raise TraceError(f"{self.place}: the field {name!r} is missing") from None
 
 
-def _kind(value: object) -> str:
+def _kind(value: Any) -> str:
     """How to name a wrong value in a sentence, short whatever it is."""
     if isinstance(value, str):
         return f"the text {value[:40]!r}"
@@ -76,4 +77,4 @@ def _kind(value: object) -> str:
         return "an object"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return repr(value)
+    return repr(value) if isinstance(value, float) or abs(value) < _LARGEST else "a number beyond all measure"

@@ -52,6 +52,6 @@ def parse_json(source: str, number: int, line: str) -> Any:
     """The JSON value on a line; ``TraceError`` naming the line where it is none."""
     try:
         return json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise TraceError(f"{source}, line {number}: not JSON ({reason})") from None

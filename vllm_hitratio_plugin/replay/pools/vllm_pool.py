@@ -9,6 +9,7 @@ from typing import Any
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 
 _LONGEST_PROMPT = 1 << 30  # tokens; vLLM wants a bound, the pool's capacity is the real one
+_LARGEST_ID = 1 << 127
 
 
 class VllmPoolError(RuntimeError):
@@ -81,11 +82,11 @@ class VllmPool:
         return done
 
     def _digest(self, content: Hashable) -> bytes:
-        if isinstance(content, int):
+        if isinstance(content, int) and -_LARGEST_ID < content < _LARGEST_ID:
             return content.to_bytes(16, "big", signed=True)
         if isinstance(content, bytes):
             return content
-        # vLLM hashes are bytes; any other id is numbered in order of appearance, beyond what ints above can be.
+        # vLLM hashes are bytes; any other id is numbered in order of appearance, in bytes of another length.
         return self._digests.setdefault(content, b"id" + len(self._digests).to_bytes(16, "big"))
 
     def _probe(self) -> Unhashed:

@@ -1,7 +1,7 @@
 """The paper's cache: whole conversations, evicted whole (Algorithm 1)."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from vllm_hitratio_plugin.replay.pools.pool import block_count
 
@@ -20,12 +20,21 @@ class WholeContentLRU:
     these move to the front, while the tail block keeps its place and its capacity until it gets to the end. The turn
     therefore writes R_j - (R_{j-1} - 1) blocks, as real pools do (MODEL section 4.1); the paper's curve (29) counts one
     fewer.
+
+    ``evicted`` is told the first block of every evicted content (of a tail block left behind, a name of its own).
     """
 
-    def __init__(self, capacity_blocks: int, block_size: int, practical: bool = False) -> None:
+    def __init__(
+        self,
+        capacity_blocks: int,
+        block_size: int,
+        practical: bool = False,
+        evicted: Callable[[Hashable], object] | None = None,
+    ) -> None:
         self.capacity_blocks = capacity_blocks
         self.block_size = block_size
         self._practical = practical
+        self._evicted = evicted
         self._tails = 0
         self._resident: OrderedDict[Hashable, int] = OrderedDict()  # content → blocks, least recently used first
         self._blocks = 0
@@ -48,8 +57,10 @@ class WholeContentLRU:
         if size:
             self._put(conversation, size)
         while self._blocks > self.capacity_blocks:
-            _, evicted = self._resident.popitem(last=False)
-            self._blocks -= evicted
+            content, freed = self._resident.popitem(last=False)
+            self._blocks -= freed
+            if self._evicted is not None:
+                self._evicted(content)
         return hit
 
     def release(self, key: Hashable) -> None:

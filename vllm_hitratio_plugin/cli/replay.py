@@ -1,0 +1,228 @@
+"""``hitratio replay``: a trace through a block pool, at several capacities."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from vllm_hitratio_plugin.cli.errors import UsageError, usage
+from vllm_hitratio_plugin.cli.output import percent, points, print_facts, print_json, print_table, seconds
+from vllm_hitratio_plugin.cli.progress import progress
+from vllm_hitratio_plugin.cli.values import count, counts, not_negative, seed
+
+if TYPE_CHECKING:
+    from vllm_hitratio_plugin.replay.comparison import Comparison
+    from vllm_hitratio_plugin.replay.law import Law
+    from vllm_hitratio_plugin.replay.statistics import TraceStatistics
+    from vllm_hitratio_plugin.replay.trace import Trace
+    from vllm_hitratio_plugin.replay.turns import Turns
+
+FORMATS = ("auto", "mooncake", "lmcache", "turn-lengths")
+
+_GENERATED = {"arrivals": "1.5", "gap": "135", "conversations": 6000, "warmup": 1000}
+"""What is needed to give times to turn lengths: the paper's setting."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("trace", metavar="TRACE", help="a file, gzip or not; '-' is stdin")
+    parser.add_argument("--format", choices=FORMATS, default="auto", help="default: told by the first line")
+    parser.add_argument("--capacities", type=counts, required=True, metavar="N,N,...", help="blocks")
+    parser.add_argument(
+        "--block-size", type=count, metavar="B", help="tokens a block (default: the trace's own, or 128)"
+    )
+    add_pool_arguments(parser)
+    parser.add_argument("--seed", type=seed, default=0, help="of everything drawn (default 0)")
+    generated = parser.add_argument_group("for turn lengths, which have no times")
+    generated.add_argument(
+        "--arrivals",
+        metavar="PROCESS",
+        help="conversation starts a second: 1.5, ramp:FIRST:LAST:AFTER:SECONDS, diurnal:MEAN:RATIO:PERIOD or "
+        "burst:BASE:PEAK:EVERY:SECONDS (default 1.5)",
+    )
+    generated.add_argument(
+        "--gap", metavar="LAW", help="seconds between prompts: 135 (exponential), lognormal:135:1.2, ... (default 135)"
+    )
+    generated.add_argument("--conversations", type=count, metavar="K", help="drawn, of 2 turns or more (default 6000)")
+    generated.add_argument("--warmup", type=seed, metavar="K", help="of them, before the measurement (default 1000)")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser.set_defaults(run=run)
+
+
+def add_pool_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what describes the cache."""
+    parser.add_argument(
+        "--pool",
+        choices=("builtin", "vllm"),
+        default="builtin",
+        help="vLLM's block pool rewritten (default), or the installed vLLM's own; they agree hit by hit",
+    )
+    parser.add_argument(
+        "--unhashed",
+        choices=("tail", "head"),
+        default="tail",
+        help="where partly filled blocks go when a request ends: tail, as in vLLM up to 0.23 and the paper (default), "
+        "or head, as from 0.24 on",
+    )
+    parser.add_argument(
+        "--service-time",
+        metavar="LAW",
+        help="seconds a request holds its blocks: 0 (default), 10 (exponential), fixed:10, lognormal:10:0.5, ...",
+    )
+
+
+def service_law(text: str | None) -> "Law | None":
+    """The law of ``--service-time``; None for no time at all."""
+    from vllm_hitratio_plugin.replay.law import parse_law
+
+    if text is None:
+        return None
+    try:
+        if not_negative(text) == 0:
+            return None
+    except argparse.ArgumentTypeError:
+        pass
+    with usage():
+        return parse_law(text)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Replay and print."""
+    from vllm_hitratio_plugin.replay.comparison import compare
+    from vllm_hitratio_plugin.replay.formats.source import read_source
+    from vllm_hitratio_plugin.replay.pools.vllm_pool import VllmPoolError
+    from vllm_hitratio_plugin.replay.statistics import trace_statistics
+    from vllm_hitratio_plugin.replay.trace import Trace, TraceError
+
+    service = service_law(options.service_time)
+    window: tuple[float, float] | None = None
+    with usage(TraceError):
+        source = read_source(options.trace, options.format, options.block_size)
+    if isinstance(source, Trace):
+        for name in _GENERATED:
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name} is for turn lengths; {source.name} has its own times")
+        trace = source
+    else:
+        trace, window = _generate(source, options)
+
+    results = []
+    with progress(len(trace.prompts) * len(options.capacities), "prompts") as tick, usage(VllmPoolError):
+        for capacity in options.capacities:
+            results.append(
+                compare(
+                    trace,
+                    capacity,
+                    pool=options.pool,
+                    unhashed=options.unhashed,
+                    service=service,
+                    window=window,
+                    seed=options.seed,
+                    tick=tick,
+                )
+            )
+    statistics = trace_statistics(trace)
+    if options.json:
+        print_json(
+            {
+                "trace": {
+                    "name": trace.name,
+                    "block_size": trace.block_size,
+                    "real_times": trace.real_times,
+                    "empty_prompts": trace.empty_prompts,
+                },
+                "pool": options.pool,
+                "unhashed": options.unhashed,
+                "service_time": service.name if service is not None else None,
+                "seed": options.seed,
+                "window_s": list(window) if window is not None else None,
+                "workload": _workload(statistics, results),
+                "results": [result_json(result) for result in results],
+            }
+        )
+    else:
+        _print(trace, statistics, results)
+
+
+def result_json(result: "Comparison") -> dict[str, Any]:
+    """What ``replay`` and ``experiment`` say of one run."""
+    observed, estimate = result.observed, result.estimate
+    return {
+        "capacity_blocks": result.capacity_blocks,
+        "observed": observed.hit_ratio,
+        "predicted": dict(result.predicted),
+        "error": result.error,
+        "error_stderr": estimate.gap_stderr,
+        "characteristic_time_s": estimate.characteristic_time,
+        "prompts": observed.prompts,
+        "prompt_blocks": observed.prompt_blocks,
+        "mean_pinned_blocks": observed.mean_pinned_blocks,
+        "delayed_prompts": observed.delayed,
+        "rejected_prompts": observed.rejected,
+        "waiting_prompts": observed.waiting,
+    }
+
+
+def _generate(conversations: "list[Turns]", options: argparse.Namespace) -> "tuple[Trace, tuple[float, float]]":
+    from vllm_hitratio_plugin.replay.arrivals import parse_arrivals
+    from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
+    from vllm_hitratio_plugin.replay.law import parse_law
+
+    given = {name: getattr(options, name) for name in _GENERATED if getattr(options, name) is not None}
+    setting: dict[str, Any] = _GENERATED | given
+    with usage():
+        generated = generate(
+            draw_conversations(conversations, setting["conversations"], options.seed),
+            Traffic(parse_arrivals(setting["arrivals"]), parse_law(setting["gap"])),
+            block_size=options.block_size or 128,
+            seed=options.seed,
+            warmup=setting["warmup"],
+            name=options.trace,
+        )
+    return generated.trace, generated.window
+
+
+def _workload(statistics: "TraceStatistics", results: "list[Comparison]") -> dict[str, Any]:
+    # The largest capacity's monitor remembers most, so its means are the least truncated.
+    estimate = max(results, key=lambda result: result.capacity_blocks).estimate
+    return {
+        "prompts": statistics.prompts,
+        "prompt_tokens": statistics.prompt_tokens,
+        "prompt_blocks": statistics.prompt_blocks,
+        "distinct_blocks": statistics.distinct_blocks,
+        "reuse_ceiling": statistics.reuse_ceiling,
+        "conversations": statistics.conversations,
+        "duration_s": statistics.duration_s,
+        "arrival_rate": estimate.arrival_rate,
+        "history_workload": estimate.history_workload,
+        "reusable_workload": estimate.reusable_workload,
+        "lifetime_blocks": estimate.lifetime_blocks,
+        "turns": estimate.turns,
+    }
+
+
+def _print(trace: "Trace", statistics: "TraceStatistics", results: "list[Comparison]") -> None:
+    facts = [
+        ("prompts", f"{statistics.prompts:,}", f"in {statistics.duration_s:,.0f} s"),
+        ("prompt blocks", f"{statistics.prompt_blocks:,}", f"of {trace.block_size} tokens"),
+        ("reuse ceiling", percent(statistics.reuse_ceiling), "an unlimited cache"),
+    ]
+    if trace.empty_prompts:
+        facts.append(("left out", f"{trace.empty_prompts:,}", "recorded prompts without a token"))
+    rejected = max(result.observed.rejected for result in results)
+    if rejected:
+        facts.append(("rejected", f"{rejected:,}", "prompts larger than the smallest capacity"))
+    print_facts(facts)
+    print()
+    print_table(
+        ("blocks", "observed", "reuse time", "error, points", "mean field", "T_C"),
+        [
+            (
+                f"{result.capacity_blocks:,}",
+                percent(result.observed.hit_ratio),
+                percent(result.predicted["reuse_time"]),
+                points(result.error),
+                percent(result.predicted["mean_field"]),
+                seconds(result.estimate.characteristic_time),
+            )
+            for result in results
+        ],
+    )

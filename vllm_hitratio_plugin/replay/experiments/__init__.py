@@ -1,0 +1,1 @@
+"""The experiments that show how accurate the estimators are."""
