@@ -215,7 +215,7 @@ class Monitor:
 
     def reset(self, time: float) -> None:
         """The engine dropped its prefix cache."""
-        self.tree.reset(time)
+        self.tree.reset()
         self._counters.resets += 1
         self.last_reset = time
 

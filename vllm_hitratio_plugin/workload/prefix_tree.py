@@ -89,7 +89,6 @@ class PrefixTree:
         self._heads: dict[Hashable, Node] = {}
         # From least to most recently released. A suffix is moved before its prefix, so the oldest is always a leaf.
         self._recency: OrderedDict[Node, None] = OrderedDict()
-        self._reset_at = float("-inf")
         self._stack = RecencyStack()
 
     def admit(self, blocks: Sequence[Hashable], count: int, time: float) -> Match:
@@ -104,7 +103,6 @@ class PrefixTree:
         heads = self._heads
         gaps, lengths, aheads = match.gaps, match.lengths, match.ahead
         stack = self._stack
-        reset_at = self._reset_at
         position = 0
         node: Node | None = None
         while position < count:
@@ -122,7 +120,7 @@ class PrefixTree:
             if conversation is not None and conversation.blocks <= end:
                 match.conversation = conversation
             if found.pins == 0:
-                if found.released < reset_at:
+                if found.place < 0:
                     match.lost += end - position
                     position, node = end, found
                     continue
@@ -202,9 +200,8 @@ class PrefixTree:
         if len(stack) > 65536 + 4 * len(recency):
             self._compact()
 
-    def reset(self, time: float) -> None:
-        """The engine dropped its cache: nothing released before ``time`` can be hit any more."""
-        self._reset_at = time
+    def reset(self) -> None:
+        """The engine dropped its cache: nothing released before can be hit any more."""
         self._stack = RecencyStack()
         for node in self._recency:
             node.place = -1
