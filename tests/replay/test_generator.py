@@ -21,7 +21,7 @@ def test_prompts_grow_by_everything_said_before() -> None:
 
 
 def test_a_generated_trace_to_the_last_block() -> None:
-    generated = generate([CHAT, [Turn(64, 1)]], Traffic(poisson(1000), fixed(10)), block_size=64, warmup=0)
+    generated = generate([CHAT, [Turn(64, 1)]], Traffic(poisson(0.001), fixed(10)), block_size=64, warmup=0)
     first, second, third, other = sorted(generated.trace.prompts, key=lambda p: (p.conversation or "", p.time))
     assert [p.tokens for p in (first, second, third, other)] == [100, 170, 300, 64]
     assert [p.output_tokens for p in (first, second, third, other)] == [60, 90, 5, 1]
