@@ -97,7 +97,7 @@ class Counters:
     ceiling_hit_blocks: float = 0.0
     shadow_hit_blocks: float = 0.0
     shadow_curve_hit_blocks: dict[int, float] = field(default_factory=dict)
-    ledger: list[int] = field(default_factory=ledgers.empty)
+    ledger: list[int] = field(default_factory=lambda: ledgers.empty().tolist())
     stale_blocks: int = 0
     """Blocks an answer left in the cache that the conversation's next prompt did not ask for."""
     interarrival_buckets: list[int] = field(default_factory=list)

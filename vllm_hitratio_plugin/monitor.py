@@ -7,6 +7,7 @@ with the records.
 from __future__ import annotations
 
 import copy
+import math
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 
@@ -17,6 +18,7 @@ from vllm_hitratio_plugin.model.flow import Fit, Flow, FlowSketch, Uncertain, ja
 from vllm_hitratio_plugin.model.interarrival import Empirical
 from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.model.workload import Workload
+from vllm_hitratio_plugin.workload import batch
 from vllm_hitratio_plugin.workload import ledger as ledgers
 from vllm_hitratio_plugin.workload.access import Access
 from vllm_hitratio_plugin.workload.conversation import Conversation, NamedConversations
@@ -96,10 +98,11 @@ class Monitor:
             interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
         )
         self._published = copy.deepcopy(self._counters)
-        # Since the last refresh: idle gaps and lengths of reusable runs and what is ahead of them in the LRU stack,
-        # interarrival times, reusable returning blocks.
+        # Not counted yet: idle gaps and lengths of reusable runs and what is ahead of them in the LRU stack,
+        # interarrival times, and the rows of ``batch.Prompts``; then reusable returning blocks since the last refresh.
         self._gaps, self._lengths, self._ahead = array("d"), array("d"), array("d")
         self._turn_gaps = array("d")
+        self._rows = array("d")
         self._returning = 0.0
         # Expected hits of the open slot, as last published.
         self._shown = np.zeros(1 + len(self.grid))
@@ -138,55 +141,62 @@ class Monitor:
             return
         most = (tokens - 1) // block_size
         reusable = self._trim(match, most)
-        open_slot = self.window.open
-        slot = open_slot.sketch
-        slot.requests += 1
-        slot.prompt_blocks += prompt
-        slot.written_blocks += (prompt if self.unhashed == "tail" else full) - reusable
-        slot.pinned_blocks += in_use
         shadow = 0.0
         if reusable:
-            slot.reusable_blocks += reusable
-            slot.reuse_runs += len(match.gaps)
-            counters.ceiling_hit_blocks += reusable
             self._gaps.extend(match.gaps)
             self._lengths.extend(match.lengths)
             in_the_way = in_use + self._blank
-            for ahead, length in zip(match.ahead, match.lengths, strict=True):
+            for ahead, length in zip(match.ahead, match.lengths):  # noqa: B905 - of one length, and this is hot
                 depth = ahead + in_the_way if ahead >= 0 else _HELD
                 self._ahead.append(depth)
-                shadow += max(min(self.capacity_blocks - depth, length), 0)
-        # What is allocated takes the blank blocks first.
-        self._blank = max(self._blank - (prompt - reusable), 0)
-        counters.requests += 1
-        counters.prompt_blocks += prompt
-        counters.prompt_tokens += tokens
-        counters.external_hit_tokens += external
-        if most == 0:
-            counters.short_prompts += 1
+                room = self.capacity_blocks - depth
+                if room > 0:
+                    shadow += room if room < length else length
+        if self._blank:
+            # What is allocated takes the blank blocks first.
+            self._blank = max(self._blank - (prompt - reusable), 0)
+        seen = match.known + match.lost
         if match.forked:
-            counters.forks += 1
-            depth = min(match.known + match.lost, FORK_DEPTHS)
+            depth = min(seen, FORK_DEPTHS)
             counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
         conversation = match.conversation if name is None else self._named.get(name)
-        if hit_tokens is not None:
-            hits = hit_tokens / block_size
-            slot.hit_blocks += hits
-            counters.hit_blocks += hits
-            counters.hit_tokens += hit_tokens
-            ledgers.enter(
-                open_slot.ledger,
-                prompt=prompt,
-                most=most,
-                known=min(match.known, most),
-                reusable=reusable,
-                hit=int(hits),
-                shadow=int(shadow),
-                lost=match.lost,
-                diverged=0 if conversation is None else min(conversation.blocks, most) - match.known - match.lost,
-                namespace=self._duplicated(namespace, content) if content is not None and not match.known else 0,
+        if conversation is None:
+            conversation = Conversation()
+        previous = conversation.blocks
+        if conversation.turns:
+            first, grown = 0, prompt - conversation.prompt_blocks
+            returning = previous if previous < reusable else reusable
+            stale = conversation.cached - seen
+            self._turn_gaps.append(time - conversation.arrival)
+        else:
+            first, grown, returning, stale = 1, prompt, 0, 0
+        conversation.turns += 1
+        conversation.arrival = time
+        conversation.blocks = conversation.cached = full
+        conversation.prompt_blocks = prompt
+        if match.node is not None:
+            match.node.conversation = conversation
+        self._rows.extend(
+            (
+                tokens,
+                prompt,
+                full,
+                most,
+                match.known,
+                reusable,
+                match.lost,
+                math.nan if hit_tokens is None else hit_tokens,
+                external,
+                shadow,
+                in_use,
+                first,
+                grown if grown > 0 else 0,
+                returning,
+                previous,
+                stale if stale > 0 else 0,
+                self._duplicated(namespace, content) if content is not None and not match.known else 0,
             )
-        self._turn(conversation, time, full, prompt, match)
+        )
 
     def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int = 0) -> None:
         """The request let its blocks go.
@@ -259,53 +269,59 @@ class Monitor:
             self._namespaces = Namespaces()
         return 0 if self._namespaces is None else self._namespaces.duplicated(namespace, content())
 
-    def _turn(self, conversation: Conversation | None, time: float, full: int, prompt: int, match: Match) -> None:
-        slot = self.window.open.sketch
-        if conversation is None:
-            conversation = Conversation()
-        if conversation.turns == 0:
-            slot.first_turns += 1
-            slot.grown_blocks += prompt
-            self._counters.conversations += 1
-        else:
-            self._turn_gaps.append(max(time - conversation.arrival, 0.0))
-            returning = min(conversation.blocks, sum(match.lengths))
-            slot.returning_blocks += returning
-            self._returning += returning
-            slot.grown_blocks += max(prompt - conversation.prompt_blocks, 0)
-            self._counters.stale_blocks += max(conversation.cached - match.known - match.lost, 0)
-        conversation.turns += 1
-        conversation.arrival = time
-        conversation.blocks = conversation.cached = full
-        conversation.prompt_blocks = prompt
-        if match.node is not None:
-            match.node.conversation = conversation
-
     def _advance(self, time: float) -> None:
-        self._sketch_runs()
+        self._take_rows()
         for slot in self.window.advance(time):
             self._count(slot, self._counters)
             self._slot_closed = True
 
-    def _sketch_runs(self) -> None:
-        """Move what the admissions appended into the open slot, many at a time."""
-        slot = self.window.open.sketch
+    def _take_rows(self) -> None:
+        """Count what the admissions appended, many at a time, into the open slot."""
+        slot, counters = self.window.open, self._counters
+        sketch = slot.sketch
+        if self._rows:
+            prompts = batch.take(self._rows)
+            totals = batch.sums(prompts)
+            written = totals["prompt"] if self.unhashed == "tail" else totals["full"]
+            hits = totals["hit_tokens"] / self.block_size
+            sketch.requests += len(prompts.tokens)
+            sketch.prompt_blocks += totals["prompt"]
+            sketch.hit_blocks += hits
+            sketch.written_blocks += written - totals["reusable"]
+            sketch.reusable_blocks += totals["reusable"]
+            sketch.reuse_runs += len(self._gaps)
+            sketch.pinned_blocks += totals["in_use"]
+            sketch.first_turns += totals["first"]
+            sketch.grown_blocks += totals["grown"]
+            sketch.returning_blocks += totals["returning"]
+            slot.ledger += ledgers.tally(prompts, self.block_size)
+            self._returning += totals["returning"]
+            counters.requests += len(prompts.tokens)
+            counters.prompt_blocks += int(totals["prompt"])
+            counters.prompt_tokens += int(totals["tokens"])
+            counters.external_hit_tokens += int(totals["external_tokens"])
+            counters.ceiling_hit_blocks += totals["reusable"]
+            counters.conversations += int(totals["first"])
+            counters.short_prompts += int((prompts.most == 0).sum())
+            counters.stale_blocks += int(totals["stale"])
+            seen = float(np.nansum(prompts.hit_tokens))
+            counters.hit_tokens += int(seen)
+            counters.hit_blocks += seen / self.block_size
         if self._gaps:
             lengths = np.array(self._lengths)
-            slot.add_runs(np.array(self._gaps), lengths)
+            sketch.add_runs(np.array(self._gaps), lengths)
             room = self.window.capacities[:, None] - np.array(self._ahead)
-            self.window.open.shadow += np.clip(room, 0.0, lengths).sum(axis=1)
+            slot.shadow += np.clip(room, 0.0, lengths).sum(axis=1)
             del self._gaps[:], self._lengths[:], self._ahead[:]
         if self._turn_gaps:
-            turn_gaps = np.array(self._turn_gaps)
+            turn_gaps = np.maximum(np.array(self._turn_gaps), 0.0)
             del self._turn_gaps[:]
-            slot.add_turn_gaps(turn_gaps)
+            sketch.add_turn_gaps(turn_gaps)
             buckets = self._counters.interarrival_buckets
-            for bucket, turns in enumerate(
-                np.bincount(np.searchsorted(INTERARRIVAL_BOUNDS, turn_gaps), minlength=len(buckets))
-            ):
+            places = np.searchsorted(INTERARRIVAL_BOUNDS, turn_gaps)
+            for bucket, turns in enumerate(np.bincount(places, minlength=len(buckets))):
                 buckets[bucket] += int(turns)
-            self._counters.interarrival_seconds += float(turn_gaps.sum())
+            counters.interarrival_seconds += float(turn_gaps.sum())
 
     def _count(self, slot: Slot, counters: Counters) -> None:
         """Add a slot's hits, expected and of the shadow, and its fates; the open slot's only to what is published."""
@@ -321,7 +337,7 @@ class Monitor:
         for index, capacity in enumerate(self.grid, start=1):
             counters.curve_hit_blocks[capacity] += float(fresh[index])
             counters.shadow_curve_hit_blocks[capacity] += float(slot.shadow[index])
-        counters.ledger = [total + blocks for total, blocks in zip(counters.ledger, slot.ledger, strict=True)]
+        counters.ledger = (np.array(counters.ledger) + slot.ledger).tolist()
 
     def _slots(self) -> list[Slot]:
         """The current window: stretched while it holds too few gaps, or is short beside T_C (MODEL section 5)."""
@@ -348,14 +364,16 @@ class Monitor:
             prompts = np.array([slot.sketch.prompt_blocks for slot in slots])
             hits = np.array([slot.sketch.hit_blocks for slot in slots])
             predicted = ratio_jackknife(expected[:, 0], prompts)
-            observed = ratio_jackknife(hits, prompts)
-            # Both sides share the noise of the same prompts, so the difference itself is jackknifed.
-            gap = ratio_jackknife(hits - expected[:, 0], prompts)
+            if not np.isnan(hits).any():
+                observed = ratio_jackknife(hits, prompts)
+                # Both sides share the noise of the same prompts, so the difference itself is jackknifed.
+                gap = ratio_jackknife(hits - expected[:, 0], prompts)
             ratios = expected.sum(axis=0) / prompts.sum()
             shadows = np.array([slot.shadow for slot in slots])
             shadow = [float(ratio) for ratio in shadows.sum(axis=0) / prompts.sum()]
             model_gap = ratio_jackknife(expected[:, 0] - shadows[:, 0], prompts)
-            engine_gap = ratio_jackknife(hits - shadows[:, 0], prompts)
+            if observed.value is not None:
+                engine_gap = ratio_jackknife(hits - shadows[:, 0], prompts)
             curve = {size: float(ratio) for size, ratio in zip(self.grid, ratios[1:], strict=True)}
             if self._slot_closed:
                 self._paper_stderr = _mean_field_stderr([slot.sketch for slot in slots], capacity)
@@ -393,7 +411,7 @@ class Monitor:
             recommended_blocks=recommended,
             curve=curve,
             shadow_curve=dict(zip(self.grid, shadow[1:], strict=True)) if ready else {},
-            ledger=[sum(column) for column in zip(*(slot.ledger for slot in slots), strict=True)],
+            ledger=sum((slot.ledger for slot in slots), ledgers.empty()).tolist(),
         )
 
 

@@ -21,7 +21,7 @@ from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
 logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: short, since a record keeps its request alive.
-_DRAIN_S = 0.2
+_DRAIN_S = 0.5
 
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10

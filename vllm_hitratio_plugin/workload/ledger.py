@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from vllm_hitratio_plugin.workload.batch import Prompts
+
 #: (fate, reason) of each column of a ledger. The fates add up to the prompt blocks, always.
 COLUMNS = (
     ("hit", "local"),
@@ -15,64 +20,35 @@ COLUMNS = (
     ("unexplained", "reset"),
 )
 FATES = ("hit", "cold", "partial", "capacity", "unexplained")
-HIT, TAIL, DROPPED, NEW, DIVERGED, NAMESPACE, EVICTED, MISSING, RESET = range(len(COLUMNS))
 
-Ledger = list[int]
+Ledger = NDArray[np.int64]
 
 
 def empty() -> Ledger:
     """A ledger of no prompts."""
-    return [0] * len(COLUMNS)
+    return np.zeros(len(COLUMNS), dtype=np.int64)
 
 
-def enter(
-    ledger: Ledger,
-    *,
-    prompt: int,
-    most: int,
-    known: int,
-    reusable: int,
-    hit: int,
-    shadow: int,
-    lost: int,
-    diverged: int,
-    namespace: int,
-) -> None:
-    """Enter one prompt.
+def tally(prompts: Prompts, block_size: int) -> Ledger:
+    """Blocks by ``COLUMNS`` of the prompts whose hits were observed.
 
-    Args:
-        ledger: Changed in place.
-        prompt: R, its blocks.
-        most: Blocks that a lookup could return: not the partly filled one, nor the last token's.
-        known: Blocks seen before, of the first ``most``.
-        reusable: Of those, the ones a lookup may return (fewer with speculative decoding).
-        hit: Blocks the engine returned.
-        shadow: Blocks an exact LRU of the same capacity would have returned, at most ``reusable``.
-        lost: Blocks seen before the last reset of the cache.
-        diverged: Blocks where the conversation's previous prompt had others; negative where it had fewer.
-        namespace: Blocks whose content is cached under another adapter or salt.
+    hit: what the engine returned. partial: the block that is not full or holds the last token, and what speculative
+    decoding drops of a hit. capacity: what the exact LRU lost, too. unexplained: what the exact LRU still had, and what
+    a reset took. cold: the rest, never seen before; of it, where the conversation's history changed (diverged), and
+    what is cached under another adapter or salt (namespace).
     """
-    hit = min(hit, most)
-    covered = max(reusable, hit)
-    dropped = max(known - covered, 0)
-    ledger[HIT] += hit
-    ledger[TAIL] += prompt - most
-    if reusable > hit:
-        ledger[EVICTED] += reusable - max(hit, shadow)
-        ledger[MISSING] += max(shadow - hit, 0)
-    rest = most - covered - dropped
-    if dropped:
-        ledger[DROPPED] += dropped
-    if lost > 0 and rest:
-        taken = min(lost, rest)
-        ledger[RESET] += taken
-        rest -= taken
-    if diverged > 0 and rest:
-        taken = min(diverged, rest)
-        ledger[DIVERGED] += taken
-        rest -= taken
-    if namespace > 0 and rest:
-        taken = min(namespace, rest)
-        ledger[NAMESPACE] += taken
-        rest -= taken
-    ledger[NEW] += rest
+    seen = ~np.isnan(prompts.hit_tokens)
+    hit = np.minimum(np.where(seen, prompts.hit_tokens, 0) // block_size, prompts.most)
+    covered = np.maximum(prompts.reusable, hit)
+    evicted = np.maximum(prompts.reusable - np.maximum(hit, np.floor(prompts.shadow)), 0)
+    missing = covered - hit - evicted
+    dropped = np.maximum(np.minimum(prompts.known, prompts.most) - covered, 0)
+    rest = prompts.most - covered - dropped
+    tail = prompts.prompt - prompts.most
+    reset = np.minimum(prompts.lost, rest)
+    rest = rest - reset
+    diverged = np.clip(np.minimum(prompts.previous, prompts.most) - prompts.known - prompts.lost, 0, rest)
+    rest = rest - diverged
+    namespace = np.minimum(prompts.namespace, rest)
+    fates = (hit, tail, dropped, rest - namespace, diverged, namespace, evicted, missing, reset)
+    return np.array([int(column[seen].sum()) for column in fates], dtype=np.int64)

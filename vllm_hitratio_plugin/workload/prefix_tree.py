@@ -16,6 +16,9 @@ BYTES_PER_NODE = 420
 
 _INSTANT_S = 1e-9
 
+#: Places of the recency stack beyond which the empty ones are looked for.
+_PLACES = 65536
+
 
 class Node:
     """A run of blocks that were always used together: positions ``start`` to ``start + len(blocks)`` of a prompt.
@@ -90,6 +93,7 @@ class PrefixTree:
         # From least to most recently released. A suffix is moved before its prefix, so the oldest is always a leaf.
         self._recency: OrderedDict[Node, None] = OrderedDict()
         self._stack = RecencyStack()
+        self._compact_at = _PLACES
 
     def admit(self, blocks: Sequence[Hashable], count: int, time: float) -> Match:
         """Look a prompt's first ``count`` blocks up, remember them and hold them until :meth:`release`.
@@ -197,7 +201,7 @@ class PrefixTree:
             node = node.parent
         if self.blocks > self.limit_blocks:
             self._forget()
-        if len(stack) > 65536 + 4 * len(recency):
+        if stack.size > self._compact_at:
             self._compact()
 
     def reset(self) -> None:
@@ -265,6 +269,7 @@ class PrefixTree:
         self._stack, moved = self._stack.compacted((node.place for node in placed), self.limit_blocks)
         for node in placed:
             node.place = moved[node.place]
+        self._compact_at = self._stack.size * 4 + _PLACES
 
     def _forget(self) -> None:
         recency = self._recency

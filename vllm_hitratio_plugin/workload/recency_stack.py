@@ -22,13 +22,13 @@ class RecencyStack:
         self._places: list[int] = []
         self._groups: list[int] = []
         self._supergroups: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._places)
+        #: Places, empty ones included.
+        self.size = 0
 
     def push(self, blocks: int) -> int:
         """Put ``blocks`` on top; returns their place."""
-        place = len(self._places)
+        place = self.size
+        self.size += 1
         if not place & _MASK:
             self._groups.append(0)
             if not (place >> _RADIX_BITS) & _MASK:
