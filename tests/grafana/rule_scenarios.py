@@ -182,7 +182,7 @@ CASES = [
     Case(
         "idle from the start",
         Story(
-            minutes=480,
+            minutes=200,
             traffic=always(0),
             gap=always(None),
             engine_gap=always(None),
@@ -190,12 +190,12 @@ CASES = [
             recommended=always(None),
             reachable=always(None),
         ),
-        (5, 60, 479),
+        (5, 60, 199),
     ),
     Case(
         "goes idle",
-        Story(minutes=480, traffic=_from(0, BLOCKS, 0, until=60), gap=_from(0, -0.002, None, until=70)),
-        (60, 62, 66, 70, 119, 125, 479),
+        Story(minutes=200, traffic=_from(0, BLOCKS, 0, until=60), gap=_from(0, -0.002, None, until=70)),
+        (60, 62, 66, 70, 119, 125, 199),
     ),
     Case(
         "a trickle below the traffic floor, and wrong",
@@ -340,13 +340,13 @@ CASES = [
     ),
     Case(
         "the cache is too small for the target",
-        Story(minutes=500, recommended=_from(60, 4500, 2000, until=480)),
-        (59, 100, 300, 418, 499),
+        Story(minutes=460, recommended=_from(60, 4500, 2000, until=440)),
+        (59, 100, 300, 418, 459),
         (Fires(430, "HitRatioCapacityBelowRecommended", "4.5k"),),
     ),
     Case(
         "one failed scrape does not start the hours again",
-        Story(minutes=500, recommended=_from(60, 4500, 2000), alive=lambda minute: minute not in (200, 201)),
+        Story(minutes=430, recommended=_from(60, 4500, 2000), alive=lambda minute: minute not in (200, 201)),
         (100, 300, 418),
         (Fires(430, "HitRatioCapacityBelowRecommended", "4.5k"),),
     ),

@@ -50,7 +50,7 @@ _NOTES = {
     "grafanadashboards.yaml": "For the Grafana operator, beside configmaps.yaml.",
     "prometheusrule.yaml": "Set the label release to what your Prometheus selects rules by.",
     "podmonitor.yaml": "Set labels and port to those of your pods. Never beside a ServiceMonitor: sums would double.",
-    "servicemonitor.yaml": "Set labels and port to those of your Service. Never beside a PodMonitor: sums would double.",
+    "servicemonitor.yaml": "Set labels and port to those of your Service. Never beside a PodMonitor: sums double.",
     "production-stack-values.yaml": (
         "Values for the chart of vLLM production-stack, to be merged into yours. The image is vLLM's with the plugin\n"
         "installed. Put the dashboards beside the chart's own, or apply configmaps.yaml."

@@ -34,6 +34,7 @@ from vllm_hitratio_plugin.dashboards.promql import (
     FINITE,
     PROMPT_BLOCKS,
     PROMPT_TOKENS,
+    SHADOW_CURVE_BLOCKS,
     Source,
 )
 from vllm_hitratio_plugin.dashboards.thresholds import GAP, STALE_SECONDS
@@ -65,7 +66,10 @@ def overview() -> Dashboard:
             Row("", [Placed(panel, width, 4) for panel, width in zip(_figures(), (4, 4, 3, 4, 5, 4), strict=True)]),
             Row("Is the cache doing what it should?", [Placed(_prediction(), 16, 11), Placed(_gap(), 8, 11)]),
             Row("Would more cache help?", [Placed(_curve(), 14, 11), Placed(_curve_table(), 10, 11)]),
-            Row("Where did the prompt blocks go?", [Placed(_fates(), 16, 9), Placed(_fate_shares(), 8, 9)]),
+            Row(
+                "Where did the prompt blocks go?",
+                [Placed(_fates(), 12, 9), Placed(_fate_shares(), 6, 9), Placed(_reasons(), 6, 9)],
+            ),
             Row("If the gap is not zero: the engine or the model?", [Placed(p, 12, 8) for p in _whose_error()]),
             Row(
                 "What the prediction rests on",
@@ -205,11 +209,11 @@ def _gap() -> Panel:
     )
 
 
-def _curve_ratio() -> str:
+def _curve_ratio(counter: str = CURVE_BLOCKS) -> str:
     """Hit ratio by capacity; an engine counts at the grid points that it has."""
-    hits = _on.flow(CURVE_BLOCKS, WINDOW, FINITE, by="capacity_blocks")
+    hits = _on.flow(counter, WINDOW, FINITE, by="capacity_blocks")
     there = (
-        f"sum by (capacity_blocks) ({_on.rate(CURVE_BLOCKS, WINDOW, FINITE)} * 0"
+        f"sum by (capacity_blocks) ({_on.rate(counter, WINDOW, FINITE)} * 0"
         f" + on ({ENGINE}) group_left () {_on.rate(PROMPT_BLOCKS, WINDOW)})"
     )
     return f"{hits} / ({there} > 0)"
@@ -232,7 +236,8 @@ def _curve() -> Panel:
         description=(
             "Predicted hit ratio of the same prompts at other capacities of each engine, traffic routed as now. The"
             " blue point is what is observed at the capacity there is, the purple one the capacity recommended for the"
-            " target. Where the curve has reached the ceiling it is cut off.\n\n"
+            " target. The grey line is what an ideal LRU cache of that capacity did hit on the same requests. Where the"
+            " curve has reached the ceiling it is cut off.\n\n"
             "Good: the blue point on the curve, and right of the bend. A steep curve at the blue point: more cache"
             " helps. A flat one: it does not, whatever the ratio. This is not the curve of a pooled cache."
         ),
@@ -241,6 +246,9 @@ def _curve() -> Panel:
             Query(_at(now, _on.observed(WINDOW)), instant=True, table=True),
             Query(_at(recommended, f"max({_on('hitratio_target_ratio')})"), instant=True, table=True),
             Query(f"({rising}) * 0 + scalar({ceiling})", instant=True, table=True),
+            Query(
+                f"({_curve_ratio(SHADOW_CURVE_BLOCKS)}) and on (capacity_blocks) ({rising})", instant=True, table=True
+            ),
         ],
         defaults={
             "unit": "percentunit",
@@ -258,9 +266,10 @@ def _curve() -> Panel:
         },
         styles=[
             # Limits in the defaults would clamp the horizontal axis as well.
-            Style("predicted|observed now|recommended|ceiling", {"min": 0}, regex=True),
+            Style("predicted|observed now|recommended|ceiling|ideal LRU", {"min": 0}, regex=True),
             Style("Capacity", {"unit": "locale", "custom.axisLabel": "capacity of an engine, blocks"}),
             Style("predicted", {"color": fixed(PREDICTED), "custom.fillOpacity": 10}),
+            Style("ideal LRU", {"color": fixed(QUIET), "custom.lineWidth": 1}),
             Style("observed now", {"color": fixed(OBSERVED), **point, "custom.pointSize": 14}),
             Style("recommended", {"color": fixed("purple"), **point, "custom.pointSize": 14}),
             Style(
@@ -284,6 +293,7 @@ def _curve() -> Panel:
                     "Value #B": "observed now",
                     "Value #C": "recommended",
                     "Value #D": "ceiling",
+                    "Value #E": "ideal LRU",
                 }
             ),
         ],
@@ -417,6 +427,48 @@ def _fate_shares() -> Panel:
             "sizing": "auto",
             "valueMode": "color",
         },
+    )
+
+
+def _reasons() -> Panel:
+    spent = f"increase({_on(FATES)}[$__range])"
+    return Panel(
+        kind="table",
+        title="Why",
+        description=(
+            "The fates by reason, over the time range. partial: tail is the unfilled block, dropped what speculative"
+            " decoding gives up. cold: new content, a history that diverged, or content cached under another adapter"
+            " or salt (namespace). unexplained: missing without a reason known, or lost in a reset.\n\n"
+            "Good: nothing under unexplained; little under diverged and namespace, which better prompts would turn"
+            " into hits."
+        ),
+        queries=[
+            Query(
+                f'label_join(sum by (fate, reason) ({spent}), "why", ": ", "fate", "reason")'
+                f" / on () group_left () (sum({spent}) > 0)",
+                instant=True,
+                table=True,
+            )
+        ],
+        defaults={
+            "noValue": "No traffic",
+            "color": {"mode": "thresholds"},
+            "thresholds": thresholds((None, NEUTRAL)),
+            "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "minWidth": 60},
+        },
+        styles=[
+            Style("Share", {"unit": "percentunit", "decimals": 1, "custom.width": 75}),
+        ],
+        options={
+            "cellHeight": "sm",
+            "showHeader": True,
+            "footer": {"show": False, "reducer": ["sum"], "fields": ""},
+            "sortBy": [{"desc": True, "displayName": "Share"}],
+        },
+        transformations=[
+            {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "Value", "desc": True}]}},
+            organize({"why": "Fate and reason", "Value": "Share"}, hidden=("fate", "reason")),
+        ],
     )
 
 

@@ -10,7 +10,7 @@ ENGINE = "job, instance, model_name, engine"
 #: The estimator whose figure is the headline prediction.
 HEADLINE = 'estimator="reuse_time"'
 
-_METRIC = re.compile(r"\bhitratio_\w+|\bvllm[:_]\w+")
+_METRIC = re.compile(r"\bhitratio_\w+|\bvllm[:_](?:prefix_cache|cache_config)_\w+")
 _RECORDED = re.compile(r"\b(?:engine|model_name|fleet):hitratio_\w+:\w+")
 
 
@@ -87,6 +87,7 @@ PROMPT_TOKENS = "hitratio_prompt_tokens_total"
 HIT_TOKENS = "hitratio_hit_tokens_total"
 PREDICTED_BLOCKS = "hitratio_predicted_hit_blocks_total"
 CURVE_BLOCKS = "hitratio_curve_hit_blocks_total"
+SHADOW_CURVE_BLOCKS = "hitratio_shadow_curve_hit_blocks_total"
 FATES = "hitratio_blocks_total"
 CEILING = 'capacity_blocks="+Inf"'
 FINITE = 'capacity_blocks!="+Inf"'

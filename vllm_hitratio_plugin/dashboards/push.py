@@ -167,12 +167,13 @@ class _Grafana:
         """Make sure that a Grafana answers, and one that is new enough; needs no token."""
         address = f"{self.url}/api/health"
         answer = self.do("reach it", lambda: self._session.get(address, timeout=_TIMEOUT_S))
-        if answer.status_code == 404:
-            raise PushError(f"{address} is not there (404): is {self.url} Grafana, with its sub-path if it has one?")
+        moved = answer.url if answer.history else ""
+        if moved.endswith("/api/health"):
+            raise PushError(f"{self.url} redirects to {moved.removesuffix('/api/health')}: use that address")
+        if answer.status_code == 404 or moved:
+            raise PushError(f"{address} is not there: is {self.url} Grafana, with its sub-path if it has one?")
         if answer.status_code >= 400:
             raise PushError(f"{address} answers with {answer.status_code} {answer.reason}: Grafana is not healthy")
-        if answer.history:
-            raise PushError(f"{self.url} redirects to {answer.url.removesuffix('/api/health')}: use that address")
         try:
             health = answer.json()
         except ValueError:

@@ -93,19 +93,23 @@ class Engine:
         self._add("hitratio_predicted_hit_blocks_total", blocks * predicted, estimator="reuse_time")
         self._add("hitratio_predicted_hit_blocks_total", blocks * predicted * 0.93, estimator="mean_field")
         for size in self.grid:
-            self._add("hitratio_curve_hit_blocks_total", blocks * self.ratio(time, size), capacity_blocks=str(size))
+            at_size = blocks * self.ratio(time, size)
+            self._add("hitratio_curve_hit_blocks_total", at_size, capacity_blocks=str(size))
+            self._add("hitratio_shadow_curve_hit_blocks_total", at_size * 0.99, capacity_blocks=str(size))
         self._add("hitratio_curve_hit_blocks_total", blocks * ceiling, capacity_blocks="+Inf")
         self._add("hitratio_shadow_hit_blocks_total", blocks * shadow)
         partial = 0.5 * self.turns / self.history
         fates = {
-            "hit": hit,
-            "partial": partial,
-            "capacity": max(ceiling - max(shadow, hit), 0),
-            "unexplained": max(shadow - hit, 0),
+            ("hit", "local"): hit,
+            ("partial", "tail"): partial,
+            ("cold", "diverged"): 0.02,
+            ("capacity", "evicted"): max(ceiling - max(shadow, hit), 0),
+            ("unexplained", "missing"): max(shadow - hit, 0),
+            ("unexplained", "reset"): 0,
         }
-        fates["cold"] = max(1 - sum(fates.values()), 0)
-        for fate, share in fates.items():
-            self._add("hitratio_blocks_total", blocks * share, fate=fate)
+        fates["cold", "new"] = max(1 - sum(fates.values()), 0)
+        for (fate, reason), share in fates.items():
+            self._add("hitratio_blocks_total", blocks * share, fate=fate, reason=reason)
         turns = self.traffic(time) * (self.turns - 1) * seconds
         for bound in (*BOUNDS, math.inf):
             self._add("hitratio_interarrival_seconds_bucket", turns * -math.expm1(-bound / pause), le=_bound(bound))
@@ -153,7 +157,7 @@ class Engine:
             'hitratio_degraded{reason="prefix_caching_off"}': 0,
             "hitratio_index_blocks": min(8 * self.capacity, 900 + 3 * (time % 86400)),
             "hitratio_index_bytes": min(8 * self.capacity, 900 + 3 * (time % 86400)) * 310,
-            f'hitratio_build_info{{version="{self.version}"}}': 1,
+            f'hitratio_build_info{{version="{self.version}",vllm_version="0.32.0",unhashed="head"}}': 1,
             "vllm:cache_config_info": 1,
         }
 

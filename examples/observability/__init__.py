@@ -1,0 +1,1 @@
+"""A real Prometheus and Alertmanager beside a real vLLM with the plugin: ``make demo-observability``."""
