@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 240.0
-STOP_TIMEOUT = 10.0
+STOP_TIMEOUT = 5.0
+REAP_TIMEOUT = 3.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
@@ -135,15 +136,32 @@ def _tail(log: Path, lines: int = 15) -> str:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """End the whole process group: ask, wait, then kill; return when none of it is left."""
+    group = process.pid
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        deadline = time.monotonic() + STOP_TIMEOUT
-        while time.monotonic() < deadline:
-            process.poll()  # reap the leader, else it stays in the group as a zombie
-            if not _members(process.pid):
-                return
-            time.sleep(0.05)
+            os.killpg(group, number)
+        if _until(lambda: not _members(group), STOP_TIMEOUT):
+            break
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(REAP_TIMEOUT)
+    _until(lambda: not _exists(group), REAP_TIMEOUT)  # orphans are reaped by whoever adopted them, soon
+
+
+def _until(holds: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _members(group: int) -> list[int]:
