@@ -39,8 +39,9 @@ _LENGTH_BINS = 64
 class FlowSketch:
     """Additive sums of one stretch of traffic; adding two sketches is the sketch of both stretches.
 
-    ``cells`` is a (4, n) array: bin number, runs, blocks, Σ gap·blocks in s·blocks. Memory: 32 bytes a cell, at most
-    600 × 64 cells, in practice as many as there are different (gap, length) pairs.
+    ``cells`` is a (5, n) array: bin number, runs, blocks, Σ gap·blocks in s·blocks, and of the blocks those last used
+    by the same conversation. Memory: 40 bytes a cell, at most 600 × 64 cells, in practice as many as there are
+    different (gap, length) pairs.
     """
 
     seconds: float = 0.0
@@ -64,9 +65,11 @@ class FlowSketch:
     """Σ (R_j - R_{j-1}), blocks: λ0 E[B] times seconds, the paper's accounting."""
     returning_blocks: float = 0.0
     """Reusable blocks of returning prompts, blocks: λ0 A_H^hash times seconds."""
-    cells: Array = field(default_factory=lambda: np.empty((4, 0)))
+    cells: Array = field(default_factory=lambda: np.empty((5, 0)))
     turn_gaps: Array = field(default_factory=lambda: np.empty((3, 0)))
     """Interarrival times of prompts within a conversation, (3, n): bin number, turns, Σ gap in s."""
+    lags: Array = field(default_factory=lambda: np.empty((2, 0)))
+    """Reusable blocks that the conversation's k-th last prompt had already, (2, n): k, blocks."""
 
     def __add__(self, other: FlowSketch) -> FlowSketch:
         return FlowSketch.total([self, other])
@@ -77,26 +80,35 @@ class FlowSketch:
         whole = cls()
         for item in fields(cls):
             values = [getattr(part, item.name) for part in parts]
-            if item.name in ("cells", "turn_gaps"):
+            if item.name in ("cells", "turn_gaps", "lags"):
                 if values and (cells or item.name != "cells"):
                     setattr(whole, item.name, _merge(np.concatenate(values, axis=1)))
             else:
                 setattr(whole, item.name, float(sum(values)))
         return whole
 
-    def add_runs(self, gaps: Array, lengths: Array) -> None:
-        """Count runs of ``lengths`` blocks that lay idle for ``gaps`` seconds (both shape (n,))."""
+    def add_runs(self, gaps: Array, lengths: Array, own: Array | float = 0.0) -> None:
+        """Count runs of ``lengths`` blocks that lay idle for ``gaps`` seconds (both shape (n,)).
+
+        ``own`` is 1 where the conversation itself used them last, 0 where another one did.
+        """
         if len(gaps) == 0:
             return
         length_bin = np.minimum(np.floor(np.log(lengths) / _LENGTH_STEP), _LENGTH_BINS - 1)
         keys = _gap_bin(gaps) * _LENGTH_BINS + length_bin
-        self.cells = _merge(np.concatenate([self.cells, [keys, np.ones(len(gaps)), lengths, gaps * lengths]], axis=1))
+        rows = [keys, np.ones(len(gaps)), lengths, gaps * lengths, own * lengths]
+        self.cells = _merge(np.concatenate([self.cells, rows], axis=1))
 
     def add_turn_gaps(self, gaps: Array) -> None:
         """Count interarrival times within conversations, s, shape (n,)."""
         if len(gaps):
             rows = [_gap_bin(gaps), np.ones(len(gaps)), gaps]
             self.turn_gaps = _merge(np.concatenate([self.turn_gaps, rows], axis=1))
+
+    def add_lags(self, blocks: Sequence[float]) -> None:
+        """Count reusable blocks by how many prompts ago the conversation had them: 1, 2, ... for ``blocks`` (n,)."""
+        rows = [np.arange(1.0, len(blocks) + 1), np.asarray(blocks, dtype=float)]
+        self.lags = _merge(np.concatenate([self.lags, rows], axis=1))
 
 
 def _gap_bin(gaps: Array) -> Array:
