@@ -59,7 +59,7 @@ class Estimate:
     turns: float | None
     """E[M]."""
     characteristic_time: float | None
-    """T_C, s: how long an unused block survives."""
+    """T_C, s: how long an unused block survives; needs traffic, but no reuse."""
     target: float | None
     reachable: bool | None
     recommended_blocks: float | None
@@ -68,6 +68,8 @@ class Estimate:
     """Predicted hit ratio by capacity in blocks."""
     shadow_curve: dict[int, float] = field(default_factory=dict)
     """Hit ratio of exact LRUs by capacity in blocks."""
+    survival: dict[int, float | None] = field(default_factory=dict)
+    """T_C, s, by capacity in blocks; None where nothing displaces what is cached, empty without traffic enough."""
     ledger: list[int] = field(default_factory=list)
     """Blocks of the window's prompts by ``workload.ledger.COLUMNS``."""
 
@@ -87,7 +89,12 @@ class Counters:
     """Prompts too short for any block to hit: no more than a block and its last token."""
     forks: int = 0
     fork_depths: dict[int, int] = field(default_factory=dict)
-    """Forks by the position of the first block that differs, the deepest counted as ``monitor.FORK_DEPTHS``."""
+    """Prompts that left a history where others go on differently, by the position of the first block that differs; the
+    deepest counted as ``monitor.FORK_DEPTHS``."""
+    later_turns: int = 0
+    """Prompts whose client says that they are no first turn."""
+    turns_elsewhere: int = 0
+    """Of them, those whose previous turn was not seen here."""
     uncounted: int = 0
     resumed: int = 0
     """Preempted requests that came back."""

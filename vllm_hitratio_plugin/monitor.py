@@ -121,7 +121,7 @@ class Monitor:
 
     def admit(self, access: Access) -> None:
         """Count one admitted prompt and hold its blocks until :meth:`release`; a prompt held already is not counted."""
-        time, key, tokens, blocks, hit_tokens, external, pinned, name, counted, resumed, namespace, content = access
+        time, key, tokens, blocks, hits, external, pinned, name, counted, resumed, namespace, content, told = access
         if key in self._held:
             return
         if time >= self.window.closes:
@@ -157,6 +157,8 @@ class Monitor:
             self._blank = max(self._blank - (prompt - reusable), 0)
         seen = match.known + match.lost
         if match.forked:
+            counters.forks += 1
+        if match.branched:
             depth = min(seen, FORK_DEPTHS)
             counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
         conversation = match.conversation if name is None else self._named.get(name)
@@ -170,6 +172,12 @@ class Monitor:
             self._turn_gaps.append(time - conversation.arrival)
         else:
             first, grown, returning, stale = 1, prompt, 0, 0
+        if told is not None:
+            if told > 1:
+                counters.later_turns += 1
+                # A turn that is sent again has its own number seen here.
+                counters.turns_elsewhere += conversation.told not in (told - 1, told)
+            conversation.told = told
         conversation.turns += 1
         conversation.arrival = time
         conversation.blocks = conversation.cached = full
@@ -185,7 +193,7 @@ class Monitor:
                 match.known,
                 reusable,
                 match.lost,
-                math.nan if hit_tokens is None else hit_tokens,
+                math.nan if hits is None else hits,
                 external,
                 shadow,
                 in_use,
@@ -351,7 +359,8 @@ class Monitor:
 
     def _estimate(self, time: float, slots: list[Slot], whole: FlowSketch, paper: float | None) -> Estimate:
         capacity = self.capacity_blocks
-        ready = whole.requests >= self._least[0] and whole.reuse_runs >= self._least[1]
+        enough = whole.requests >= self._least[0]
+        ready = enough and whole.reuse_runs >= self._least[1]
         flow = Flow(whole)
         nothing = Uncertain(None, None)
         predicted = observed = gap = model_gap = engine_gap = nothing
@@ -405,7 +414,8 @@ class Monitor:
             reusable_workload=workload.reusable_workload if workload else None,
             lifetime_blocks=workload.lifetime_blocks if workload else None,
             turns=workload.turns if workload else None,
-            characteristic_time=flow.characteristic_time(capacity) if ready else None,
+            characteristic_time=flow.characteristic_time(capacity) if enough else None,
+            survival={size: flow.characteristic_time(size) for size in self.grid} if enough else {},
             target=self.target,
             reachable=(recommended is not None) if ready and self.target is not None else None,
             recommended_blocks=recommended,

@@ -49,3 +49,6 @@ class Access(NamedTuple):
     content: Callable[[], Sequence[Hashable]] | None = None
     """Chained ids of the prompt's full blocks that know of no namespace; called only for content not seen before in
     traffic that uses namespaces."""
+
+    turn: int | None = None
+    """The turn's number j in its conversation, from 1, as the client counts; None where it does not say."""

@@ -13,16 +13,18 @@ class Conversation:
         blocks: Full blocks of the last prompt: what its next turn can reuse.
         cached: Full blocks the last turn left in the cache, its answer's included where that is cached too.
         prompt_blocks: R_j, blocks of the last prompt with the partly filled one.
+        told: The last turn's number as the client counts; 0 where it never said.
         turns: Turns seen, j.
     """
 
-    __slots__ = ("arrival", "blocks", "cached", "prompt_blocks", "turns")
+    __slots__ = ("arrival", "blocks", "cached", "prompt_blocks", "told", "turns")
 
     def __init__(self) -> None:
         self.arrival = 0.0
         self.blocks = 0
         self.cached = 0
         self.prompt_blocks = 0
+        self.told = 0
         self.turns = 0
 
 

@@ -60,9 +60,10 @@ class Match:
         node: The deepest node of the prompt; None for a prompt without a full block.
         conversation: The conversation this prompt continues by its prefix chain, if any.
         forked: The prompt left a remembered run in its middle.
+        branched: It left a history where others go on differently, be that place new or known.
     """
 
-    __slots__ = ("ahead", "conversation", "forked", "gaps", "known", "lengths", "lost", "node")
+    __slots__ = ("ahead", "branched", "conversation", "forked", "gaps", "known", "lengths", "lost", "node")
 
     def __init__(self) -> None:
         self.gaps: list[float] = []
@@ -73,6 +74,7 @@ class Match:
         self.node: Node | None = None
         self.conversation: Conversation | None = None
         self.forked = False
+        self.branched = False
 
 
 class PrefixTree:
@@ -154,6 +156,7 @@ class PrefixTree:
                 self._hold(held)
             held.pins += 1
             held = held.parent
+        match.branched = position < count and node is not None and node.children > 0
         match.node = self._grow(node, blocks[position:count]) if position < count else node
         return match
 
