@@ -23,6 +23,8 @@ class CacheFacts:
     """Where a released block without a hash goes: "tail" or "head" (MODEL 4.2)."""
     dropped_blocks: int
     """Blocks that every hit gives up (EAGLE, MTP)."""
+    longest_prompt: int | None
+    """Tokens of the longest request allowed, its answer included (``max_model_len``); None where it does not say."""
     not_modelled: str | None
     """Why no prediction is made for this cache, in words; None where one is."""
 
@@ -41,6 +43,7 @@ def cache_facts(manager: Any) -> CacheFacts:
         caching=bool(manager.enable_caching),
         unhashed=unhashed_policy(pool) if manager.enable_caching else "head",
         dropped_blocks=1 if getattr(manager, "use_eagle", False) else 0,
+        longest_prompt=getattr(manager, "max_model_len", None),
         not_modelled=_not_modelled(config),
     )
 

@@ -12,6 +12,9 @@ from vllm_hitratio_plugin.workload.access import Access
 #: Keys under which clients send a conversation id in ``vllm_xargs``.
 _ID_KEYS = ("session_id", "conversation_id")
 
+#: Under which they may send the turn's number, from 1.
+_TURN_KEY = "turn"
+
 #: Ids are kept only as digests under a key that never leaves this process.
 _SECRET = secrets.token_bytes(32)
 
@@ -32,7 +35,14 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
         bool(preemptions),
         _namespace_of(request),
         lambda: _content_of(request, block_size),
+        turn_of(request),
     )
+
+
+def turn_of(request: Any) -> int | None:
+    """The turn's number that the client sent beside the conversation's id; None for anything that can't be one."""
+    turn = (getattr(request.sampling_params, "extra_args", None) or {}).get(_TURN_KEY)
+    return turn if isinstance(turn, int) and turn >= 1 else None
 
 
 def _namespace_of(request: Any) -> Hashable:

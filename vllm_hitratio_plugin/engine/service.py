@@ -6,12 +6,14 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from vllm_hitratio_plugin import __version__
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
 from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
 from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
+from vllm_hitratio_plugin.estimate import Counters
 from vllm_hitratio_plugin.metrics import snapshot as snapshots
 from vllm_hitratio_plugin.metrics.exporter import Exporter
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
@@ -22,6 +24,9 @@ logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: short, since a record keeps its request alive.
 _DRAIN_S = 0.5
+
+#: Earlier counters kept of one window.
+_LOOKS_BACK = 30
 
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10
@@ -99,6 +104,8 @@ class Service:
         self._exporter: Exporter | None = None
         self._recorder: Recorder | None = None
         self._monitor = self._new_monitor()
+        # Counters over the last window, by monotonic time.
+        self._history: deque[tuple[float, Counters]] = deque()
         self._snapshot = Snapshot(
             model_name=model_name,
             engine=engine,
@@ -110,6 +117,7 @@ class Service:
             block_size=facts.block_size,
             block_bytes=facts.block_bytes,
             modelled=facts.not_modelled is None,
+            longest_prompt=facts.longest_prompt,
         )
         if not facts.caching:
             self._degrade(
@@ -120,6 +128,13 @@ class Service:
             if facts.not_modelled is not None:
                 self._degrade("not_modelled", f"{facts.not_modelled}; observed figures only, no prediction")
             self._recorder = Recorder(manager)
+            if facts.longest_prompt is not None and facts.block_size >= facts.longest_prompt:
+                logger.warning(
+                    "hitratio: a block of %d tokens is no shorter than the longest request allowed (%d tokens): "
+                    "nothing can ever hit",
+                    facts.block_size,
+                    facts.longest_prompt,
+                )
             if settings.target is not None and facts.not_modelled is None:
                 logger.info("hitratio: recommending a capacity for a hit ratio of %g", settings.target)
 
@@ -192,6 +207,7 @@ class Service:
                     # The last good estimate stays, with its own timestamp: stale is told from wrong by that.
                     self._degrade("fit", f"the estimate is stale: {type(error).__name__}: {error}")
                 state["counters"] = monitor.counters
+                state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters)
                 state["index_blocks"] = monitor.tree.blocks
                 state["index_bytes"] = monitor.tree.bytes
                 state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
@@ -202,6 +218,19 @@ class Service:
                     snapshots.write(self._folder, self._snapshot)
                 except OSError as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
+
+    def _window_ago(self, counters: Counters) -> tuple[Counters | None, float | None]:
+        """The youngest counters that are a window old, or the oldest there are, and their age in s."""
+        now, history = time.monotonic(), self._history
+        if history and history[-1][1].requests > counters.requests:
+            # The monitor started anew.
+            history.clear()
+        while len(history) > 1 and now - history[1][0] >= self._settings.window:
+            history.popleft()
+        before = history[0] if history else None
+        if not history or now - history[-1][0] >= self._settings.window / _LOOKS_BACK:
+            history.append((now, counters))
+        return (None, None) if before is None else (before[1], now - before[0])
 
     def _run(self) -> None:
         due = time.monotonic() + self._settings.interval

@@ -10,6 +10,23 @@ from typing import Any
 
 from vllm_hitratio_plugin.estimate import Counters, Estimate
 
+
+@dataclass(frozen=True)
+class VllmCounters:
+    """What vLLM's own metrics say of one engine's prefix cache, each None where its page does not say it."""
+
+    model_name: str
+    engine: str
+    caching: bool | None = None
+    block_size: int | None = None
+    capacity_blocks: int | None = None
+    queries: float | None = None
+    """Prompt tokens looked up since the start."""
+    hits: float | None = None
+    """Of them, found."""
+    preemptions: float | None = None
+
+
 #: Everything that can be wrong, each a label value of ``hitratio_degraded``.
 DEGRADATIONS = (
     "prefix_caching_off",
@@ -50,6 +67,14 @@ class Snapshot:
     index_bytes: int | None = None
     last_reset: float | None = None
     """Unix seconds of the last cache reset."""
+    longest_prompt: int | None = None
+    """Tokens of the longest request allowed, its answer included."""
+    earlier: Counters | None = None
+    """The counters about one window ago, or as old as there are: what rates are taken from."""
+    earlier_seconds: float | None = None
+    """How long ago that was, s."""
+    vllm: VllmCounters | None = None
+    """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)
     """Active degradations and the words that explain them."""
 
@@ -59,18 +84,29 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str) -> Snapshot:
-        """The inverse of :meth:`to_json`; raises ValueError, KeyError or TypeError on anything else."""
+        """The inverse of :meth:`to_json`; raises ValueError, KeyError or TypeError on anything else.
+
+        ``findings``, which the exporter adds, are passed over: they follow from the rest.
+        """
         data: dict[str, Any] = json.loads(text)
-        counters, estimate = data.pop("counters"), data.pop("estimate")
-        if counters is not None:
-            for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks", "fork_depths"):
-                counters[curve] = {int(size): hits for size, hits in counters[curve].items()}
-            counters = Counters(**counters)
+        data.pop("findings", None)
+        for name in ("counters", "earlier"):
+            data[name] = _counters(data.get(name))
+        estimate = data.pop("estimate")
         if estimate is not None:
-            for curve in ("curve", "shadow_curve"):
-                estimate[curve] = {int(size): ratio for size, ratio in estimate[curve].items()}
+            for curve in ("curve", "shadow_curve", "survival"):
+                estimate[curve] = {int(size): value for size, value in estimate[curve].items()}
             estimate = Estimate(**estimate)
-        return cls(**data, counters=counters, estimate=estimate)
+        vllm = data.pop("vllm", None)
+        return cls(**data, estimate=estimate, vllm=None if vllm is None else VllmCounters(**vllm))
+
+
+def _counters(data: dict[str, Any] | None) -> Counters | None:
+    if data is None:
+        return None
+    for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks", "fork_depths"):
+        data[curve] = {int(key): value for key, value in data[curve].items()}
+    return Counters(**data)
 
 
 def write(folder: str, snapshot: Snapshot) -> None:
