@@ -21,13 +21,16 @@ from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.workload import batch
 from vllm_hitratio_plugin.workload import ledger as ledgers
 from vllm_hitratio_plugin.workload.access import Access
-from vllm_hitratio_plugin.workload.conversation import Conversation, NamedConversations
+from vllm_hitratio_plugin.workload.conversation import LAGS, Conversation, NamedConversations
 from vllm_hitratio_plugin.workload.namespaces import Namespaces
 from vllm_hitratio_plugin.workload.prefix_tree import Match, Node, PrefixTree
 from vllm_hitratio_plugin.workload.window import Slot, Window
 
 #: Upper bounds of the interarrival histogram, s.
 INTERARRIVAL_BOUNDS = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600, 7200)
+
+#: Parts of the jackknife of the paper's estimator, few since each replica is a fit of its own.
+_PAPER_GROUPS = 10
 
 #: Forks at this block or deeper are counted together.
 FORK_DEPTHS = 256
@@ -98,16 +101,20 @@ class Monitor:
             interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
         )
         self._published = copy.deepcopy(self._counters)
-        # Not counted yet: idle gaps and lengths of reusable runs and what is ahead of them in the LRU stack,
-        # interarrival times, and the rows of ``batch.Prompts``; then reusable returning blocks since the last refresh.
-        self._gaps, self._lengths, self._ahead = array("d"), array("d"), array("d")
+        # Not counted yet: idle gaps and lengths of reusable runs, what is ahead of them in the LRU stack, and how long
+        # ago their conversation let go; interarrival times, reusable blocks by lag, and the rows of ``batch.Prompts``;
+        # then reusable returning blocks since the last refresh.
+        self._gaps, self._lengths, self._ahead, self._own_gaps = array("d"), array("d"), array("d"), array("d")
         self._turn_gaps = array("d")
+        self._lags = [0.0] * LAGS
         self._rows = array("d")
         self._returning = 0.0
         # Expected hits of the open slot, as last published.
         self._shown = np.zeros(1 + len(self.grid))
         self._paper_stderr: float | None = None
-        self._slot_closed = True
+        self._closed_slots = 0
+        # What the last refresh found that the window should hold, s.
+        self._least_seconds = 0.0
 
     @property
     def counters(self) -> Counters:
@@ -142,13 +149,18 @@ class Monitor:
         most = (tokens - 1) // block_size
         reusable = self._trim(match, most)
         shadow = 0.0
+        conversation = match.conversation if name is None else self._named.get(name)
+        if conversation is None:
+            conversation = Conversation()
         if reusable:
             self._gaps.extend(match.gaps)
             self._lengths.extend(match.lengths)
             in_the_way = in_use + self._blank
+            own_gap = time - conversation.released
             for ahead, length in zip(match.ahead, match.lengths):  # noqa: B905 - of one length, and this is hot
                 depth = ahead + in_the_way if ahead >= 0 else _HELD
                 self._ahead.append(depth)
+                self._own_gaps.append(own_gap)
                 room = self.capacity_blocks - depth
                 if room > 0:
                     shadow += room if room < length else length
@@ -161,15 +173,15 @@ class Monitor:
         if match.branched:
             depth = min(seen, FORK_DEPTHS)
             counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
-        conversation = match.conversation if name is None else self._named.get(name)
-        if conversation is None:
-            conversation = Conversation()
         previous = conversation.blocks
         if conversation.turns:
             first, grown = 0, prompt - conversation.prompt_blocks
             returning = previous if previous < reusable else reusable
             stale = conversation.cached - seen
             self._turn_gaps.append(time - conversation.arrival)
+            sizes = conversation.earlier = (previous, *conversation.earlier[: LAGS - 1])
+            for lag, size in enumerate(sizes):
+                self._lags[lag] += size if size < reusable else reusable
         else:
             first, grown, returning, stale = 1, prompt, 0, 0
         if told is not None:
@@ -179,7 +191,7 @@ class Monitor:
                 counters.turns_elsewhere += conversation.told not in (told - 1, told)
             conversation.told = told
         conversation.turns += 1
-        conversation.arrival = time
+        conversation.arrival = conversation.released = time
         conversation.blocks = conversation.cached = full
         conversation.prompt_blocks = prompt
         if match.node is not None:
@@ -220,8 +232,10 @@ class Monitor:
         node, unhashed = self._held.pop(key)
         self._held_unhashed -= unhashed
         known = 0 if node is None else node.start + len(node.blocks)
+        conversation = None if node is None else node.conversation
+        if conversation is not None:
+            conversation.released = time
         if cached > known:
-            conversation = None if node is None else node.conversation
             self.window.open.sketch.written_blocks += cached - known
             node = self.tree.extend(node, blocks, cached)
             if conversation is not None:
@@ -245,8 +259,8 @@ class Monitor:
         """
         self._advance(time)
         self.window.fit(time)
-        slots = self._slots()
-        whole = FlowSketch.total([slot.sketch for slot in slots])
+        slots, flow = self._slots()
+        whole = flow.sketch
         mean_field = _mean_field(whole)
         paper = mean_field.hit_ratio(self.capacity_blocks) if mean_field is not None else None
         if paper is not None:
@@ -256,7 +270,7 @@ class Monitor:
         self._returning = 0.0
         self._published = copy.deepcopy(self._counters)
         self._count(self.window.open, self._published)
-        return self._estimate(time, slots, whole, paper)
+        return self._estimate(time, slots, flow, paper)
 
     def _trim(self, match: Match, most: int) -> int:
         """Cut the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
@@ -281,7 +295,7 @@ class Monitor:
         self._take_rows()
         for slot in self.window.advance(time):
             self._count(slot, self._counters)
-            self._slot_closed = True
+            self._closed_slots += 1
 
     def _take_rows(self) -> None:
         """Count what the admissions appended, many at a time, into the open slot."""
@@ -293,6 +307,7 @@ class Monitor:
             written = totals["prompt"] if self.unhashed == "tail" else totals["full"]
             hits = totals["hit_tokens"] / self.block_size
             sketch.requests += len(prompts.tokens)
+            sketch.prompt_tokens += totals["tokens"]
             sketch.prompt_blocks += totals["prompt"]
             sketch.hit_blocks += hits
             sketch.written_blocks += written - totals["reusable"]
@@ -317,14 +332,18 @@ class Monitor:
             counters.hit_blocks += seen / self.block_size
         if self._gaps:
             lengths = np.array(self._lengths)
-            sketch.add_runs(np.array(self._gaps), lengths)
+            gaps = np.array(self._gaps)
+            # What lay idle since its conversation let go, or is still held, nobody else has used since.
+            sketch.add_runs(gaps, lengths, np.where(gaps == 0.0, 1.0, gaps >= np.array(self._own_gaps)))
             room = self.window.capacities[:, None] - np.array(self._ahead)
             slot.shadow += np.clip(room, 0.0, lengths).sum(axis=1)
-            del self._gaps[:], self._lengths[:], self._ahead[:]
+            del self._gaps[:], self._lengths[:], self._ahead[:], self._own_gaps[:]
         if self._turn_gaps:
             turn_gaps = np.maximum(np.array(self._turn_gaps), 0.0)
             del self._turn_gaps[:]
             sketch.add_turn_gaps(turn_gaps)
+            sketch.add_lags(self._lags)
+            self._lags = [0.0] * LAGS
             buckets = self._counters.interarrival_buckets
             places = np.searchsorted(INTERARRIVAL_BOUNDS, turn_gaps)
             for bucket, turns in enumerate(np.bincount(places, minlength=len(buckets))):
@@ -347,21 +366,23 @@ class Monitor:
             counters.shadow_curve_hit_blocks[capacity] += float(slot.shadow[index])
         counters.ledger = (np.array(counters.ledger) + slot.ledger).tolist()
 
-    def _slots(self) -> list[Slot]:
+    def _slots(self) -> tuple[list[Slot], Flow]:
         """The current window: stretched while it holds too few gaps, or is short beside T_C (MODEL section 5)."""
         reuses = self._least[1]
-        slots = self.window.slots(reuses)
-        flow = Flow(FlowSketch.total([slot.sketch for slot in slots]))
+        slots = self.window.slots(reuses, self._least_seconds)
+        flow = Flow(self.window.total(slots))
         survival = flow.characteristic_time(self.capacity_blocks)
-        if survival is not None and 3 * survival > flow.sketch.seconds:
-            slots = self.window.slots(reuses, 3 * survival)
-        return slots
+        self._least_seconds = 0.0 if survival is None else 3 * survival
+        longer = self.window.slots(reuses, self._least_seconds)
+        if len(longer) > len(slots):
+            slots, flow = longer, Flow(self.window.total(longer))
+        return slots, flow
 
-    def _estimate(self, time: float, slots: list[Slot], whole: FlowSketch, paper: float | None) -> Estimate:
+    def _estimate(self, time: float, slots: list[Slot], flow: Flow, paper: float | None) -> Estimate:
+        whole = flow.sketch
         capacity = self.capacity_blocks
         enough = whole.requests >= self._least[0]
         ready = enough and whole.reuse_runs >= self._least[1]
-        flow = Flow(whole)
         nothing = Uncertain(None, None)
         predicted = observed = gap = model_gap = engine_gap = nothing
         shadow: list[float] = []
@@ -384,9 +405,10 @@ class Monitor:
             if observed.value is not None:
                 engine_gap = ratio_jackknife(hits - shadows[:, 0], prompts)
             curve = {size: float(ratio) for size, ratio in zip(self.grid, ratios[1:], strict=True)}
-            if self._slot_closed:
+            if self._paper_stderr is None or self._closed_slots >= len(slots) / _PAPER_GROUPS:
+                # It takes many fits, so it waits until a part of the window is new.
                 self._paper_stderr = _mean_field_stderr([slot.sketch for slot in slots], capacity)
-                self._slot_closed = False
+                self._closed_slots = 0
             if self.target is not None:
                 recommended = Fit.total([slot.fit for slot in slots]).capacity_for(self.target)
         return Estimate(
@@ -454,11 +476,11 @@ def _mean_field(sketch: FlowSketch) -> MeanField | None:
     return MeanField(workload, Empirical(seconds / turns, turns))
 
 
-def _mean_field_stderr(sketches: list[FlowSketch], capacity: float, groups: int = 10) -> float | None:
+def _mean_field_stderr(sketches: list[FlowSketch], capacity: float) -> float | None:
     """Delete-one-group jackknife of the paper's estimator; few groups, since each replica is a fit of its own."""
     totals = [
         FlowSketch.total([sketches[index] for index in group], cells=False)
-        for group in np.array_split(np.arange(len(sketches)), min(groups, len(sketches)))
+        for group in np.array_split(np.arange(len(sketches)), min(_PAPER_GROUPS, len(sketches)))
     ]
     replicas = []
     for index in range(len(totals)):

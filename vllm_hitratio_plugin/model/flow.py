@@ -47,6 +47,7 @@ class FlowSketch:
     seconds: float = 0.0
     requests: float = 0.0
     """Prompts admitted."""
+    prompt_tokens: float = 0.0
     prompt_blocks: float = 0.0
     """Σ R, blocks: ρ times seconds."""
     hit_blocks: float = 0.0
@@ -68,6 +69,8 @@ class FlowSketch:
     cells: Array = field(default_factory=lambda: np.empty((5, 0)))
     turn_gaps: Array = field(default_factory=lambda: np.empty((3, 0)))
     """Interarrival times of prompts within a conversation, (3, n): bin number, turns, Σ gap in s."""
+    _tail: tuple[Array, Array] | None = field(default=None, repr=False, compare=False)
+    """:meth:`tail_integral`, kept while no run is added."""
     lags: Array = field(default_factory=lambda: np.empty((2, 0)))
     """Reusable blocks that the conversation's k-th last prompt had already, (2, n): k, blocks."""
 
@@ -79,6 +82,8 @@ class FlowSketch:
         """The sketch of all parts together; an empty one for no parts; without ``cells`` where they are not needed."""
         whole = cls()
         for item in fields(cls):
+            if item.name == "_tail":
+                continue
             values = [getattr(part, item.name) for part in parts]
             if item.name in ("cells", "turn_gaps", "lags"):
                 if values and (cells or item.name != "cells"):
@@ -87,17 +92,29 @@ class FlowSketch:
                 setattr(whole, item.name, float(sum(values)))
         return whole
 
-    def add_runs(self, gaps: Array, lengths: Array, own: Array | float = 0.0) -> None:
-        """Count runs of ``lengths`` blocks that lay idle for ``gaps`` seconds (both shape (n,)).
+    def add_runs(self, gaps: Array, lengths: Array, own: Array | float = 0.0, counts: Array | float = 1.0) -> None:
+        """Count runs of ``lengths`` blocks that lay idle for ``gaps`` seconds (both shape (n,)), each ``counts`` times.
 
         ``own`` is 1 where the conversation itself used them last, 0 where another one did.
         """
         if len(gaps) == 0:
             return
-        length_bin = np.minimum(np.floor(np.log(lengths) / _LENGTH_STEP), _LENGTH_BINS - 1)
+        self._tail = None
+        length_bin = np.clip(np.floor(np.log(lengths) / _LENGTH_STEP), 0, _LENGTH_BINS - 1)
         keys = _gap_bin(gaps) * _LENGTH_BINS + length_bin
-        rows = [keys, np.ones(len(gaps)), lengths, gaps * lengths, own * lengths]
+        blocks = counts * lengths
+        rows = [keys, counts * np.ones(len(gaps)), blocks, gaps * blocks, own * blocks]
         self.cells = _merge(np.concatenate([self.cells, rows], axis=1))
+
+    def tail_integral(self) -> tuple[Array, Array]:
+        """∫_0^y of the blocks reused with a gap above u, du: knots y in s, values in s·blocks."""
+        if self._tail is None:
+            blocks = self.cells[2]
+            gaps = self.cells[3] / blocks if len(blocks) else blocks
+            order = np.argsort(gaps, kind="stable")
+            values = _displacement_at_gaps(0.0, gaps[order], blocks[order])
+            self._tail = np.concatenate([[0.0], gaps[order]]), np.concatenate([[0.0], values])
+        return self._tail
 
     def add_turn_gaps(self, gaps: Array) -> None:
         """Count interarrival times within conversations, s, shape (n,)."""
@@ -187,13 +204,14 @@ class Flow:
 
     def hit_ratio(self, capacity: float) -> float | None:
         """ĥ(N) = a(T_C)/ρ with partial suffixes (32); None without traffic."""
-        return self._fit().hit_ratio(capacity)
+        return self.fit().hit_ratio(capacity)
 
     def capacity_for(self, target: float) -> float | None:
         """The least capacity, blocks, whose hit ratio is ``target``; None when no capacity reaches it."""
-        return self._fit().capacity_for(target)
+        return self.fit().capacity_for(target)
 
-    def _fit(self) -> Fit:
+    def fit(self) -> Fit:
+        """The runs by what is ahead of them, d(g) and the blocks in use: hits at any capacity."""
         sketch = self.sketch
         ahead = np.where(self.gaps > 0.0, self._displaced + self.pinned, -self.lengths)
         return Fit(self.runs, self.lengths, ahead, sketch.prompt_blocks, least_capacity=self.pinned)
@@ -231,9 +249,9 @@ def local_displacement(parts: Sequence[FlowSketch]) -> Array:
             break
         if part.seconds > 0:
             before, after = np.maximum(gaps - far, 0.0), np.maximum(gaps - near, 0.0)
-            knots, values = _tail_integral(part)
-            displaced += part.written_blocks / part.seconds * (after - before)
-            displaced += np.interp(after, knots, values) - np.interp(before, knots, values)
+            knots, values = part.tail_integral()
+            moved = np.interp(after, knots, values) - np.interp(before, knots, values)
+            displaced += (part.written_blocks * (after - before) + moved) / part.seconds
             written += part.written_blocks
             seconds += part.seconds
         near = far
@@ -243,15 +261,6 @@ def local_displacement(parts: Sequence[FlowSketch]) -> Array:
         lengths = blocks / last.cells[1]
         displaced -= 2 * lengths * np.minimum(gaps, half) / last.seconds
     return np.maximum(displaced, 0.0)
-
-
-def _tail_integral(part: FlowSketch) -> tuple[Array, Array]:
-    """∫_0^y of the rate of reuse with a gap above u, du: knots in s, values in blocks."""
-    blocks = part.cells[2]
-    gaps = part.cells[3] / blocks if len(blocks) else blocks
-    order = np.argsort(gaps, kind="stable")
-    gaps, weights = gaps[order], blocks[order] / part.seconds
-    return np.concatenate([[0.0], gaps]), np.concatenate([[0.0], _displacement_at_gaps(0.0, gaps, weights)])
 
 
 @dataclass(frozen=True)

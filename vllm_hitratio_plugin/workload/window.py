@@ -57,6 +57,7 @@ class Window:
         self._closed: deque[Slot] = deque(maxlen=slots * stretch)
         self.open = Slot(len(self.capacities))
         self._opened: float | None = None
+        self._total: tuple[int, FlowSketch] | None = None
         #: Seconds, when the open slot has to be closed.
         self.closes = -math.inf
 
@@ -77,6 +78,7 @@ class Window:
             if self.open.sketch.requests:
                 closed.append(self.open)
             self._closed.append(self.open)
+            self._total = None
             self.open = Slot(len(self.capacities))
             self._opened = self.closes
             self.closes += self.slot_seconds
@@ -110,6 +112,13 @@ class Window:
             seconds += slot.sketch.seconds
         chosen.reverse()
         return chosen
+
+    def total(self, slots: Sequence[Slot]) -> FlowSketch:
+        """The sketch of all of :meth:`slots` together; what the closed ones add up to is kept until the next closes."""
+        closed = [slot.sketch for slot in slots if slot is not self.open]
+        if self._total is None or self._total[0] != len(closed):
+            self._total = (len(closed), FlowSketch.total(closed))
+        return self._total[1] + self.open.sketch
 
     def _fit_open(self) -> None:
         slot = self.open
