@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+#: How many prompts back the sizes of a conversation's prompts are remembered.
+LAGS = 16
+
 
 class Conversation:
     """The last turn of one conversation (symbols of the paper, section 2).
@@ -12,18 +15,22 @@ class Conversation:
         arrival: Seconds, when the last prompt arrived.
         blocks: Full blocks of the last prompt: what its next turn can reuse.
         cached: Full blocks the last turn left in the cache, its answer's included where that is cached too.
+        earlier: Full blocks of the prompts before the last one, latest first, at most ``LAGS - 1`` of them.
         prompt_blocks: R_j, blocks of the last prompt with the partly filled one.
+        released: Seconds, when the last prompt let its blocks go; when it arrived, as long as it holds them.
         told: The last turn's number as the client counts; 0 where it never said.
         turns: Turns seen, j.
     """
 
-    __slots__ = ("arrival", "blocks", "cached", "prompt_blocks", "told", "turns")
+    __slots__ = ("arrival", "blocks", "cached", "earlier", "prompt_blocks", "released", "told", "turns")
 
     def __init__(self) -> None:
         self.arrival = 0.0
         self.blocks = 0
         self.cached = 0
+        self.earlier: tuple[int, ...] = ()
         self.prompt_blocks = 0
+        self.released = float("-inf")
         self.told = 0
         self.turns = 0
 
