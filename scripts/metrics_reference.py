@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the metric families; with --check, only says whether it is up to date (exit code 1 if not)."""
+"""Writes docs/metrics.md from the metric families; with --check, only says whether it is up to date (else exit code 1)."""
 
 import sys
 from pathlib import Path
@@ -13,13 +13,13 @@ HEAD = """# Metrics
 
 Made by `python scripts/metrics_reference.py`; do not edit.
 
-All have the labels `model_name` and `engine`, equal to vLLM's. They are on each API server's `/metrics` and on the engine's own
-exporter (`127.0.0.1:9577 + local data-parallel rank`). What was not measured has no sample: no ratio before there is enough
-data, no recommendation without a target or out of reach.
+All have the labels `model_name` and `engine`, equal to vLLM's. They are on each API server's `/metrics` and on the
+engine's own exporter (`127.0.0.1:9577 + local data-parallel rank`). What was not measured has no sample: no ratio before
+there is enough data, no recommendation without a target or out of reach.
 
-Counters advance together, at each refresh (`--hitratio-interval`, 10 s), so the ratio of two counters' increases is exact
-over any time and over any set of replicas: sum first, then divide. Gauges that are ratios describe the current window of one
-engine; do not average them.
+Counters advance together, at each refresh (`--hitratio-interval`, 10 s), so the ratio of two counters' increases is
+exact over any time and over any set of replicas: sum first, then divide. Gauges that are ratios describe the current
+window of one engine; do not average them.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
