@@ -87,6 +87,8 @@ class Monitor:
         # Expected hits are kept for the current capacity, then the curve's.
         self.window = Window(window_seconds, slots, (capacity_blocks, *self.grid), origin=origin)
         self.last_reset: float | None = None
+        #: The current window as of the last refresh.
+        self.flow = Flow(FlowSketch())
         self._named = NamedConversations()
         self._namespaces: Namespaces | None = None
         # Deepest node and whether a block without a hash follows, by request.
@@ -260,6 +262,7 @@ class Monitor:
         self._advance(time)
         self.window.fit(time)
         slots, flow = self._slots()
+        self.flow = flow
         whole = flow.sketch
         mean_field = _mean_field(whole)
         paper = mean_field.hit_ratio(self.capacity_blocks) if mean_field is not None else None
