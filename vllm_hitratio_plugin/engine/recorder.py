@@ -112,7 +112,10 @@ def _free(recorder: Recorder, manager: Any, original: Any) -> Any:
     clock = time.monotonic
 
     def free(request: Any, *args: Any, **kwargs: Any) -> Any:
-        append((RELEASE, clock(), request))
+        try:
+            append((RELEASE, clock(), request))
+        except Exception as error:
+            recorder.fail(error)
         return original(request, *args, **kwargs)
 
     return free
@@ -124,8 +127,11 @@ def _reset_prefix_cache(recorder: Recorder, manager: Any, original: Any) -> Any:
 
     def reset_prefix_cache(*args: Any, **kwargs: Any) -> Any:
         done = original(*args, **kwargs)
-        if done:
-            append((RESET, clock()))
+        try:
+            if done:
+                append((RESET, clock()))
+        except Exception as error:
+            recorder.fail(error)
         return done
 
     return reset_prefix_cache

@@ -15,13 +15,21 @@ _ID_KEYS = ("session_id", "conversation_id")
 #: Under which they may send the turn's number, from 1.
 _TURN_KEY = "turn"
 
+#: Marks a request object that was counted; none of vLLM's versions gives requests slots.
+_ADMITTED = "_hitratio_admitted"
+
 #: Ids are kept only as digests under a key that never leaves this process.
 _SECRET = secrets.token_bytes(32)
 
 
 def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) -> Access:
-    """The access record of an ``ADMIT`` record; ``capacity_blocks`` turns free blocks into blocks in use."""
+    """The access record of an ``ADMIT`` record; ``capacity_blocks`` turns free blocks into blocks in use.
+
+    A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
+    """
     _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
+    first = not getattr(request, _ADMITTED, False)
+    setattr(request, _ADMITTED, True)
     return Access(
         time,
         request.request_id,
@@ -31,7 +39,7 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
         external_tokens,
         max(capacity_blocks - free_blocks, 0),
         conversation_of(request),
-        not preemptions and not request.skip_reading_prefix_cache,
+        first and not preemptions and not request.skip_reading_prefix_cache,
         bool(preemptions),
         _namespace_of(request),
         lambda: _content_of(request, block_size),

@@ -58,7 +58,11 @@ def watch(scheduler: Any) -> Service | None:
         degraded=degraded,
     )
     manager._hitratio_service = service
-    service.start()
+    try:
+        service.start()
+    except BaseException:
+        service.stop()
+        raise
     return service
 
 
@@ -140,14 +144,14 @@ class Service:
 
     def start(self) -> None:
         """Start the exporter and the thread."""
-        self.refresh()
         if self._settings.port:
             port = self._settings.port + self._local_rank
             try:
                 self._exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
                 logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
-            except (OSError, OverflowError) as error:
+            except Exception as error:
                 self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
+        self.refresh()
         threading.Thread(target=self._run, name="hitratio", daemon=True).start()
 
     def stop(self) -> None:
@@ -197,7 +201,10 @@ class Service:
             began = time.perf_counter()
             state = dict(self._snapshot.__dict__)
             state["wall_time"] = time.time()
-            if self._facts.caching:
+            if self._recorder is None:
+                # Nothing is measured, or not any more: no figure may look as if it were.
+                state.update(estimate=None, counters=None, earlier=None, earlier_seconds=None)
+            else:
                 monitor = self._monitor
                 try:
                     state["estimate"] = monitor.refresh(time.monotonic())
@@ -206,8 +213,9 @@ class Service:
                 except Exception as error:
                     # The last good estimate stays, with its own timestamp: stale is told from wrong by that.
                     self._degrade("fit", f"the estimate is stale: {type(error).__name__}: {error}")
-                state["counters"] = monitor.counters
-                state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters)
+                if state["fit_time"] is not None:
+                    state["counters"] = monitor.counters
+                    state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters)
                 state["index_blocks"] = monitor.tree.blocks
                 state["index_bytes"] = monitor.tree.bytes
                 state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
@@ -216,7 +224,7 @@ class Service:
             if self._folder:
                 try:
                     snapshots.write(self._folder, self._snapshot)
-                except OSError as error:
+                except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
     def _window_ago(self, counters: Counters) -> tuple[Counters | None, float | None]:
