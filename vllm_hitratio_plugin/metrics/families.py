@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -14,6 +16,9 @@ from vllm_hitratio_plugin.monitor import INTERARRIVAL_BOUNDS
 from vllm_hitratio_plugin.workload.ledger import COLUMNS
 
 _LABELS = ("model_name", "engine")
+
+#: Upper bounds of the histogram of fork depths, blocks: exact where a fork costs most.
+FORK_DEPTH_BOUNDS = (*range(1, 17), 24, 32, 48, 64, 96, 128, 192, 256)
 
 #: A value with the labels beyond model_name and engine.
 _Sample = tuple[tuple[str, ...], float | int | None]
@@ -59,6 +64,11 @@ FAMILIES = (
     Family("hitratio_stale_blocks", "counter", "Cached answer blocks that the next prompt did not ask for."),
     Family("hitratio_conversations", "counter", "Conversations whose first turn was seen."),
     Family("hitratio_forks", "counter", "Prompts that left a remembered history in its middle."),
+    Family(
+        "hitratio_fork_depth_blocks", "histogram", "Blocks that a prompt shares with others before it goes its own way."
+    ),
+    Family("hitratio_later_turns", "counter", "Prompts whose client says that they are no first turn."),
+    Family("hitratio_turns_elsewhere", "counter", "Of them, those whose previous turn was not seen by this engine."),
     Family("hitratio_short_prompts", "counter", "Prompts too short for any block to hit."),
     Family("hitratio_resumed_requests", "counter", "Preempted requests that came back; not counted as prompts."),
     Family("hitratio_cache_resets", "counter", "Times the engine dropped its prefix cache."),
@@ -84,6 +94,7 @@ FAMILIES = (
     Family("hitratio_capacity_blocks", "gauge", "Blocks the prefix cache can hold (N)."),
     Family("hitratio_capacity_bytes", "gauge", "The same in bytes, on one worker."),
     Family("hitratio_block_size_tokens", "gauge", "Tokens of one block."),
+    Family("hitratio_longest_prompt_tokens", "gauge", "Longest request allowed, its answer included (max_model_len)."),
     Family("hitratio_pinned_blocks", "gauge", "Mean blocks in use when a prompt is admitted, over the window."),
     Family("hitratio_target_ratio", "gauge", "The hit ratio asked for."),
     Family("hitratio_target_reachable", "gauge", "1 if some capacity reaches the target, 0 if none does."),
@@ -92,6 +103,9 @@ FAMILIES = (
     Family("hitratio_recommended_capacity_bytes", "gauge", "The same in bytes, on one worker."),
     Family("hitratio_window_seconds", "gauge", "Length of the current window."),
     Family("hitratio_window_prompts", "gauge", "Prompts in the current window."),
+    Family(
+        "hitratio_window_reuses", "gauge", "Runs of reusable blocks in the current window, what the curve rests on."
+    ),
     Family("hitratio_ready", "gauge", "1 if the window holds enough for an estimate, 0 if not yet."),
     Family("hitratio_last_fit_timestamp_seconds", "gauge", "Unix time of the last fit."),
     Family("hitratio_fit_duration_seconds", "gauge", "Time the last fit took."),
@@ -117,7 +131,9 @@ def families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         if family.kind == "histogram":
             metric = HistogramMetricFamily(family.name, family.help, labels=names)
             for snapshot, _ in samples:
-                _add_interarrivals(metric, snapshot)
+                if snapshot.counters is not None:
+                    buckets, total = _HISTOGRAMS[family.name](snapshot.counters)
+                    metric.add_metric([snapshot.model_name, snapshot.engine], buckets, total)
         else:
             kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
             metric = kind(family.name, family.help, labels=names)
@@ -129,17 +145,30 @@ def families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
             yield metric
 
 
-def _add_interarrivals(metric: HistogramMetricFamily, snapshot: Snapshot) -> None:
-    if snapshot.counters is None:
-        return
-    below = 0
-    buckets = []
-    for bound, turns in zip(
-        (*map(str, INTERARRIVAL_BOUNDS), "+Inf"), snapshot.counters.interarrival_buckets, strict=True
-    ):
-        below += turns
-        buckets.append((bound, float(below)))
-    metric.add_metric([snapshot.model_name, snapshot.engine], buckets, snapshot.counters.interarrival_seconds)
+_Buckets = list[tuple[str, float]]
+
+
+def _interarrivals(counters: Counters) -> tuple[_Buckets, float]:
+    return _cumulative(INTERARRIVAL_BOUNDS, counters.interarrival_buckets), counters.interarrival_seconds
+
+
+def _fork_depths(counters: Counters) -> tuple[_Buckets, float]:
+    forks = [0] * (len(FORK_DEPTH_BOUNDS) + 1)
+    total = 0
+    for depth, prompts in counters.fork_depths.items():
+        forks[bisect_left(FORK_DEPTH_BOUNDS, depth)] += prompts
+        total += depth * prompts
+    return _cumulative(FORK_DEPTH_BOUNDS, forks), total
+
+
+_HISTOGRAMS: dict[str, Callable[[Counters], tuple[_Buckets, float]]] = {
+    "hitratio_interarrival_seconds": _interarrivals,
+    "hitratio_fork_depth_blocks": _fork_depths,
+}
+
+
+def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> _Buckets:
+    return list(zip((*map(str, bounds), "+Inf"), map(float, accumulate(counts)), strict=True))
 
 
 def _samples(snapshot: Snapshot) -> dict[str, Iterable[_Sample]]:
@@ -148,6 +177,7 @@ def _samples(snapshot: Snapshot) -> dict[str, Iterable[_Sample]]:
         "hitratio_capacity_blocks": snapshot.capacity_blocks,
         "hitratio_capacity_bytes": _times(snapshot.capacity_blocks, bytes_each),
         "hitratio_block_size_tokens": snapshot.block_size,
+        "hitratio_longest_prompt_tokens": snapshot.longest_prompt,
         "hitratio_last_fit_timestamp_seconds": snapshot.fit_time,
         "hitratio_fit_duration_seconds": snapshot.fit_seconds,
         "hitratio_last_reset_timestamp_seconds": snapshot.last_reset,
@@ -181,6 +211,8 @@ def _counter_values(counters: Counters) -> dict[str, float | int | None]:
         "hitratio_external_hit_tokens": counters.external_hit_tokens,
         "hitratio_conversations": counters.conversations,
         "hitratio_forks": counters.forks,
+        "hitratio_later_turns": counters.later_turns,
+        "hitratio_turns_elsewhere": counters.turns_elsewhere,
         "hitratio_short_prompts": counters.short_prompts,
         "hitratio_resumed_requests": counters.resumed,
         "hitratio_cache_resets": counters.resets,
@@ -207,6 +239,7 @@ def _observed_values(estimate: Estimate) -> dict[str, float | int | None]:
         "hitratio_pinned_blocks": estimate.pinned_blocks,
         "hitratio_window_seconds": estimate.window_seconds,
         "hitratio_window_prompts": estimate.requests,
+        "hitratio_window_reuses": estimate.reuses,
         "hitratio_ready": int(estimate.ready),
     }
 
