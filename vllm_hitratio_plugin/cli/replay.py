@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("auto", "mooncake", "lmcache", "turn-lengths")
 
-_GENERATED = {"arrivals": "1.5", "gap": "135", "conversations": 6000, "warmup": 1000}
-"""What is needed to give times to turn lengths: the paper's setting."""
+_GENERATED = ("arrivals", "gap", "conversations", "warmup")
+"""Options that give times to turn lengths; by default the paper's setting."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--gap", metavar="LAW", help="seconds between prompts: 135 (exponential), lognormal:135:1.2, ... (default 135)"
     )
     generated.add_argument("--conversations", type=count, metavar="K", help="drawn, of 2 turns or more (default 6000)")
-    generated.add_argument("--warmup", type=seed, metavar="K", help="of them, before the measurement (default 1000)")
+    generated.add_argument("--warmup", type=seed, metavar="K", help="of them, before the measurement (default a sixth)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     parser.set_defaults(run=run)
 
@@ -166,15 +166,14 @@ def _generate(conversations: "list[Turns]", options: argparse.Namespace) -> "tup
     from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
     from vllm_hitratio_plugin.replay.law import parse_law
 
-    given = {name: getattr(options, name) for name in _GENERATED if getattr(options, name) is not None}
-    setting: dict[str, Any] = _GENERATED | given
+    number = options.conversations or 6000
     with usage():
         generated = generate(
-            draw_conversations(conversations, setting["conversations"], options.seed),
-            Traffic(parse_arrivals(setting["arrivals"]), parse_law(setting["gap"])),
+            draw_conversations(conversations, number, options.seed),
+            Traffic(parse_arrivals(options.arrivals or "1.5"), parse_law(options.gap or "135")),
             block_size=options.block_size or 128,
             seed=options.seed,
-            warmup=setting["warmup"],
+            warmup=number // 6 if options.warmup is None else options.warmup,
             name=options.trace,
         )
     return generated.trace, generated.window
@@ -210,6 +209,9 @@ def _print(trace: "Trace", statistics: "TraceStatistics", results: "list[Compari
     rejected = max(result.observed.rejected for result in results)
     if rejected:
         facts.append(("rejected", f"{rejected:,}", "prompts larger than the smallest capacity"))
+    delayed = max(result.observed.delayed for result in results)
+    if delayed:
+        facts.append(("waited", f"{delayed:,}", "prompts that had to wait for blocks, at the worst capacity"))
     print_facts(facts)
     print()
     print_table(

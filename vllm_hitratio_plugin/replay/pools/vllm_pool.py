@@ -10,6 +10,7 @@ from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 
 _LONGEST_PROMPT = 1 << 30  # tokens; vLLM wants a bound, the pool's capacity is the real one
 _LARGEST_ID = 1 << 127
+_MOST_BLOCKS = 20_000_000  # about 5 GB
 
 
 class VllmPoolError(RuntimeError):
@@ -33,6 +34,10 @@ class VllmPool:
     def __init__(self, capacity_blocks: int, block_size: int, unhashed: Unhashed | None = None) -> None:
         self.capacity_blocks = capacity_blocks
         self.block_size = block_size
+        if capacity_blocks > _MOST_BLOCKS:
+            raise VllmPoolError(
+                f"vLLM makes an object a block, so at most {_MOST_BLOCKS:,} blocks, not {capacity_blocks:,}"
+            )
         vllm = _vllm()
         self._request_class = vllm.request_class
         self._manager = vllm.manager(capacity_blocks + 1, block_size)
@@ -109,9 +114,9 @@ class _Vllm:
             from vllm.v1.core.kv_cache_manager import KVCacheManager
             from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
             from vllm.v1.request import Request
-        except ImportError as error:
+        except Exception as error:  # a vLLM that does not match its torch fails in many ways
             raise VllmPoolError(
-                f"the vLLM pool needs an installed vLLM ({error}); the builtin pool does not"
+                f"the vLLM pool needs a working vLLM ({type(error).__name__}: {error}); the builtin pool needs none"
             ) from error
 
         def manager(num_blocks: int, block_size: int) -> Any:
