@@ -1,0 +1,70 @@
+"""A hit ratio that can't be true."""
+
+from vllm_hitratio_plugin.findings.finding import Finding
+from vllm_hitratio_plugin.findings.traffic import Traffic
+from vllm_hitratio_plugin.findings.wording import percent, points
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+
+_TOLERANCE = 0.02
+_LEAST_TOKENS = 10_000
+
+
+def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
+    """Fires where more was hit than had ever been seen, or where vLLM's own counters tell another story than ours."""
+    evidence = [words for words in (_above_ceiling(snapshot), _vllm_differs(snapshot)) if words]
+    if not evidence:
+        return None
+    return Finding(
+        rule="metric-inconsistent",
+        severity="warning",
+        confidence=0.8,
+        summary="Two figures of the hit ratio contradict each other, so one of them counts something else.",
+        evidence=tuple(evidence),
+        causes=(
+            "Double counting: some vLLM versions count a waiting request at every look-up, and a preempted one again.",
+            "The plugin started, or started anew, later than vLLM's counters did.",
+            "A KV connector's hits are counted as local ones.",
+        ),
+        actions=(
+            "Trust the plugin's figure: it counts each admitted prompt once, at its admission.",
+            "Compare increases over the same minutes, not totals since the start.",
+        ),
+        metrics=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "hitratio_hit_tokens_total"),
+    )
+
+
+def _above_ceiling(snapshot: Snapshot) -> str | None:
+    estimate = snapshot.estimate
+    if not snapshot.modelled or estimate is None or estimate.observed is None or estimate.ceiling is None:
+        return None
+    noise = max(_TOLERANCE, 3 * (estimate.observed_stderr or 0.0))
+    # The index may have forgotten what the engine still holds only if it remembers less than the engine can hold.
+    if estimate.observed <= estimate.ceiling + noise:
+        return None
+    return (
+        f"Observed {percent(estimate.observed)}, but only {percent(estimate.ceiling)} of the prompt blocks had been "
+        "seen "
+        "before: no cache hits more than that."
+    )
+
+
+def _vllm_differs(snapshot: Snapshot) -> str | None:
+    vllm, counters = snapshot.vllm, snapshot.counters
+    if vllm is None or not vllm.queries or vllm.hits is None or counters is None:
+        return None
+    if vllm.queries < _LEAST_TOKENS or counters.prompt_tokens < _LEAST_TOKENS:
+        return None
+    theirs, ours = vllm.hits / vllm.queries, counters.hit_tokens / counters.prompt_tokens
+    if abs(theirs - ours) <= _TOLERANCE:
+        return None
+    ceiling = counters.ceiling_hit_blocks / counters.prompt_blocks if snapshot.modelled else None
+    words = (
+        f"vLLM's own counters say {percent(theirs)} of {vllm.queries:,.0f} tokens since the start, the admitted "
+        "prompts "
+        f"{percent(ours)} of {counters.prompt_tokens:,}: {points(abs(theirs - ours))} apart"
+    )
+    if ceiling is not None and theirs > ceiling + _TOLERANCE:
+        words += (
+            f"; {percent(theirs)} is above the ceiling of {percent(ceiling)}, so that figure counts something twice"
+        )
+    return f"{words}."

@@ -1,0 +1,87 @@
+"""What was counted over the stretch of time that a diagnosis speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from vllm_hitratio_plugin.estimate import Counters
+from vllm_hitratio_plugin.findings.wording import duration
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.workload.ledger import COLUMNS
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Prompts and the fates of their blocks.
+
+    Fates are the window's where the snapshot has them, otherwise they come from the counters, as the signals do.
+    """
+
+    counters: Counters
+    """Increases since an earlier moment, or since the start."""
+    since: str
+    """That stretch in words: "in the last 10 min"."""
+    seconds: float | None
+    """Its length, s; None: since the start."""
+    ledger: dict[tuple[str, str], int]
+    """Blocks by (fate, reason); empty where no fate is known."""
+    window: str
+    """The ledger's stretch in words."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, previous: Snapshot | None = None) -> Traffic:
+        """Prefer the counters a window ago, which a live snapshot carries, then those of ``previous``."""
+        counters = snapshot.counters or Counters()
+        estimate = snapshot.estimate
+        before, seconds = snapshot.earlier, snapshot.earlier_seconds
+        if before is None and previous is not None and previous.engine == snapshot.engine:
+            before, seconds = previous.counters, snapshot.wall_time - previous.wall_time
+        if before is None or before.requests > counters.requests:
+            # The first look, or a monitor that started anew.
+            seconds, since = None, "since the start"
+        else:
+            counters = difference(counters, before)
+            since = f"in the last {duration(seconds or 0.0)}"
+        columns, window = counters.ledger, since
+        if estimate is not None and any(estimate.ledger):
+            columns, window = estimate.ledger, f"in the last {duration(estimate.window_seconds)}"
+        ledger = dict(zip(COLUMNS, columns, strict=True)) if snapshot.modelled and any(columns) else {}
+        return cls(counters, since, seconds, ledger, window)
+
+    @property
+    def prompt_blocks(self) -> int:
+        """Blocks of the prompts in the ledger."""
+        return sum(self.ledger.values())
+
+    def blocks(self, fate: str, *reasons: str) -> int:
+        """Blocks of one fate, of the given reasons or of all."""
+        return sum(
+            blocks
+            for (name, reason), blocks in self.ledger.items()
+            if name == fate and (not reasons or reason in reasons)
+        )
+
+    def share(self, fate: str, *reasons: str) -> float:
+        """The same as a share of the prompt blocks; 0 where there are none."""
+        total = self.prompt_blocks
+        return self.blocks(fate, *reasons) / total if total else 0.0
+
+    @property
+    def later_turns(self) -> int:
+        """Prompts that continue a conversation known here."""
+        return self.counters.requests - self.counters.conversations
+
+
+def difference(now: Counters, before: Counters) -> Counters:
+    """Increases of every counter."""
+    values: dict[str, Any] = {}
+    for item in fields(Counters):
+        new, old = getattr(now, item.name), getattr(before, item.name)
+        if isinstance(new, dict):
+            values[item.name] = {key: value - old.get(key, 0) for key, value in new.items()}
+        elif isinstance(new, list):
+            values[item.name] = [value - (old[index] if index < len(old) else 0) for index, value in enumerate(new)]
+        else:
+            values[item.name] = new - old
+    return Counters(**values)
