@@ -1,0 +1,82 @@
+"""docs/compatibility.md: what the tests of the engines saw.
+
+A test records a cell of the table once all it asserts about it has held; ``python tests/versions/compatibility.py``
+(the end of ``make test-engines``) writes the page from the cells.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CELLS = ROOT / "build" / "compatibility"
+PAGE = ROOT / "docs" / "compatibility.md"
+
+#: Sections: title, what it says, the first column's head, the other columns.
+SECTIONS = {
+    "vllm": (
+        "vLLM",
+        "The Python of each release, in one environment, on CPU: its cache manager, its scheduler and its command line "
+        "are the real ones, only the model's answers are made up. *Observed* is the plugin's figure of a fixed trace "
+        "of 220 prompts in a cache too small for it; it equals, to the last block, an exact LRU with that release's "
+        "treatment of partly filled blocks. *Lookups* is how often vLLM's own `vllm:prefix_cache_queries` counts the "
+        "30 prompts of an overloaded engine; the plugin counts 30.",
+        "vLLM",
+        ("partly filled blocks go to", "same records", "observed = exact LRU", "flags", "reported cases", "lookups"),
+    ),
+    "ascend": (
+        "vLLM-Ascend",
+        "Its real scheduler and connector code on CPU, over a stub of `torch_npu` and `acl`; nothing was run on an "
+        "NPU. *Either order*: the plugin loaded before and after vLLM-Ascend's patches. *Release* is when the records "
+        "say that a prefiller's blocks became free.",
+        "vLLM-Ascend",
+        ("with vLLM", "schedulers", "either order", "producer's release", "external hits", "prefix caching off"),
+    ),
+    "topologies": (
+        "Topologies",
+        "Real servers and engines of vLLM 0.32.0 on CPU.",
+        "topology",
+        ("what was seen",),
+    ),
+}
+
+
+def record(section: str, row: str, **cells: str) -> None:
+    """Fill cells of a row; underscores of a column's name stand for blanks."""
+    CELLS.mkdir(parents=True, exist_ok=True)
+    for column, value in cells.items():
+        name = f"{section} {row} {column}".replace("/", "-").replace(" ", "_")
+        (CELLS / f"{name}.json").write_text(json.dumps([section, row, column, value]))
+
+
+def page() -> str:
+    """The page, from what was recorded."""
+    rows: dict[str, dict[str, dict[str, str]]] = {}
+    for path in sorted(CELLS.glob("*.json")):
+        section, row, column, value = json.loads(path.read_text())
+        rows.setdefault(section, {}).setdefault(row, {})[column] = value
+    lines = [
+        "# Compatibility",
+        "",
+        "Written by `make test-engines`. A cell is filled only by a test that passed; `-` is what no test showed.",
+    ]
+    for section, (title, words, head, columns) in SECTIONS.items():
+        lines += ["", f"## {title}", "", words, "", f"| {head} | {' | '.join(columns)} |"]
+        lines.append("|" + " --- |" * (len(columns) + 1))
+        for row, cells in rows.get(section, {}).items():
+            values = [cells.get(_key(column), "-") for column in columns]
+            lines.append(f"| {row} | {' | '.join(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _key(column: str) -> str:
+    return "".join(character if character.isalnum() else "_" for character in column)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())
+    shutil.rmtree(CELLS)
+    print(f"wrote {PAGE.relative_to(ROOT)}")
