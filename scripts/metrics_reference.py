@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the metric families; with --check, only says whether it is up to date (else exit code 1)."""
+"""Writes docs/metrics.md from the metric families; with --check, only says whether it is up to date."""
 
 import sys
 from pathlib import Path
@@ -14,8 +14,8 @@ HEAD = """# Metrics
 Made by `python scripts/metrics_reference.py`; do not edit.
 
 All have the labels `model_name` and `engine`, equal to vLLM's. They are on each API server's `/metrics` and on the
-engine's own exporter (`127.0.0.1:9577 + local data-parallel rank`). What was not measured has no sample: no ratio before
-there is enough data, no recommendation without a target or out of reach.
+engine's own exporter (`127.0.0.1:9577 + local data-parallel rank`). What was not measured has no sample: no ratio
+before there is enough data, no recommendation without a target or out of reach.
 
 Counters advance together, at each refresh (`--hitratio-interval`, 10 s), so the ratio of two counters' increases is
 exact over any time and over any set of replicas: sum first, then divide. Gauges that are ratios describe the current
