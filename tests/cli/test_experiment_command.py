@@ -64,7 +64,7 @@ def test_convergence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_nonstationary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    answer = experiment(capsys, "nonstationary", "--conversations", "5000", "--out", str(tmp_path))
+    answer = experiment(capsys, "nonstationary", "--conversations", "4200", "--out", str(tmp_path))
     assert len(answer["results"]) == 12
     assert answer["summary"]["mean_absolute_error"] < 0.01
     assert sorted(path.name for path in tmp_path.iterdir()) == ["nonstationary.csv", "nonstationary.png"]

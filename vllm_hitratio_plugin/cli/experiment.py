@@ -269,24 +269,20 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
 
     service = service_law(options.service_time)
     outcomes: list[Outcome] = []
-    with progress(len(SCENARIOS) * len(WINDOWS) * options.seeds, "runs") as tick:
+    with progress(len(SCENARIOS) * options.seeds, "runs") as tick:
         for scenario in SCENARIOS:
-            for window in WINDOWS:
-                for seed in range(options.seeds):
-                    outcomes.append(
-                        run(
-                            scenario,
-                            window,
-                            seed,
-                            conversations=conversations,
-                            pool=options.pool,
-                            unhashed=options.unhashed,
-                            service=service,
-                            count=options.conversations or CONVERSATIONS,
-                        )
-                    )
-                    if tick is not None:
-                        tick(1)
+            for seed in range(options.seeds):
+                outcomes += run(
+                    scenario,
+                    seed,
+                    conversations=conversations,
+                    pool=options.pool,
+                    unhashed=options.unhashed,
+                    service=service,
+                    count=options.conversations or CONVERSATIONS,
+                )
+                if tick is not None:
+                    tick(1)
     results: list[dict[str, Any]] = []
     for scenario in SCENARIOS:
         for window in WINDOWS:

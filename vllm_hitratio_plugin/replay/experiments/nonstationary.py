@@ -1,7 +1,7 @@
 """Traffic that moves: what sliding windows predict, against what was hit in them."""
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from vllm_hitratio_plugin.replay.experiments.paper import BLOCK_SIZE, CAPACITY_B
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import Law, exponential
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
-from vllm_hitratio_plugin.replay.simulate import simulate
+from vllm_hitratio_plugin.replay.simulate import Observer, simulate
 from vllm_hitratio_plugin.replay.turns import Turns
 from vllm_hitratio_plugin.workload.access import Access
 
@@ -33,7 +33,8 @@ WINDOWS = (300.0, 600.0, 1200.0)
 """Lengths of the sliding windows, seconds."""
 
 CONVERSATIONS = 12_000
-_WARMUP_SECONDS = 600.0
+_WARMUP = 600.0  # seconds
+_SLOT_SECONDS = 20.0
 _LOOKS_A_WINDOW = 4
 _CONFIDENCE = 1.96
 
@@ -98,19 +99,35 @@ class _Looker:
         self._monitor.release(time, key)
 
 
+class _Audience:
+    """Several observers of one simulation."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def admit(self, access: Access) -> None:
+        """Pass an admission on to all."""
+        for observer in self._observers:
+            observer.admit(access)
+
+    def release(self, time: float, key: Hashable) -> None:
+        """Pass a release on to all."""
+        for observer in self._observers:
+            observer.release(time, key)
+
+
 def run(
     scenario: str,
-    window_seconds: float,
     seed: int,
     *,
+    windows: Sequence[float] = WINDOWS,
     conversations: Sequence[Turns] | None = None,
     pool: PoolKind = "builtin",
     unhashed: Unhashed = "tail",
     service: Law | None = None,
     count: int = CONVERSATIONS,
-    tick: Callable[[int], object] | None = None,
-) -> Outcome:
-    """Put one of ``SCENARIOS`` through the pool, with a monitor of one window length beside it.
+) -> list[Outcome]:
+    """Put one of ``SCENARIOS`` through the pool, with a monitor for each length of ``windows`` beside it.
 
     ``conversations`` are turn lengths to draw from, None for the ShareGPT-like law. ``ValueError`` where no window held
     enough for a figure.
@@ -122,24 +139,32 @@ def run(
         block_size=BLOCK_SIZE,
         seed=seed,
     )
-    monitor = Monitor(
-        block_size=BLOCK_SIZE,
-        capacity_blocks=CAPACITY_BLOCKS,
-        unhashed=unhashed,
-        window_seconds=window_seconds,
-        slots=math.ceil(window_seconds / 20),
-        grid=(),
-    )
-    looker = _Looker(monitor, window_seconds / _LOOKS_A_WINDOW, _WARMUP_SECONDS + window_seconds)
+    lookers = [
+        _Looker(_monitor(seconds, unhashed), seconds / _LOOKS_A_WINDOW, _WARMUP + seconds) for seconds in windows
+    ]
     simulate(
         generated.trace,
         make_pool(pool, CAPACITY_BLOCKS, BLOCK_SIZE, unhashed),
         capacity_blocks=CAPACITY_BLOCKS,
-        observer=looker,
+        observer=_Audience(lookers),
         service=service,
         seed=seed,
-        tick=tick,
     )
-    if not looker.estimates:
-        raise ValueError(f"{count} conversations are too few for windows of {window_seconds:g} s")
-    return Outcome(scenario, arrivals.name, window_seconds, seed, looker.estimates)
+    for seconds, looker in zip(windows, lookers, strict=True):
+        if not looker.estimates:
+            raise ValueError(f"{count} conversations are too few for windows of {seconds:g} s")
+    return [
+        Outcome(scenario, arrivals.name, seconds, seed, looker.estimates)
+        for seconds, looker in zip(windows, lookers, strict=True)
+    ]
+
+
+def _monitor(window_seconds: float, unhashed: Unhashed) -> Monitor:
+    return Monitor(
+        block_size=BLOCK_SIZE,
+        capacity_blocks=CAPACITY_BLOCKS,
+        unhashed=unhashed,
+        window_seconds=window_seconds,
+        slots=math.ceil(window_seconds / _SLOT_SECONDS),
+        grid=(),
+    )

@@ -1,0 +1,218 @@
+"""``hitratio doctor``: why a running server's hit ratio is what it is."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_hitratio_plugin.cli.errors import usage
+from vllm_hitratio_plugin.cli.output import print_json
+from vllm_hitratio_plugin.cli.values import positive
+from vllm_hitratio_plugin.estimate import REUSE_TIME
+from vllm_hitratio_plugin.findings.finding import Finding
+from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
+from vllm_hitratio_plugin.findings.without_plugin import without_plugin
+from vllm_hitratio_plugin.findings.wording import capacity, duration, percent
+from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
+from vllm_hitratio_plugin.metrics.parse import Page
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+
+_COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
+_WIDEST = 110
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.epilog = (
+        "Exit code 0: nothing to do; 1: a finding of severity warning or critical; 2: bad input, or no answer from a "
+        "server."
+    )
+    parser.add_argument(
+        "urls",
+        nargs="+",
+        metavar="URL",
+        help="a vLLM server or the plugin's exporter: base address, /metrics or /hitratio; several are taken for a "
+        "fleet",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs; with --watch one line a look")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=10.0,
+        type=positive,
+        metavar="SECONDS",
+        help="look again and again (default: every 10 s)",
+    )
+    parser.add_argument("--timeout", type=positive, default=5.0, metavar="SECONDS", help="for an answer (default: 5)")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One engine and what was found."""
+
+    url: str
+    model_name: str
+    engine: str
+    snapshot: Snapshot | None
+    """None without the plugin."""
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One look at all servers."""
+
+    patients: list[Patient]
+    fleet: dict[str, list[Finding]]
+    """By model: what only several engines show together."""
+
+    @property
+    def code(self) -> int:
+        """1 if there is something to do."""
+        everything = [finding for patient in self.patients for finding in patient.findings]
+        everything += [finding for findings in self.fleet.values() for finding in findings]
+        return int(any(finding.severity in ("critical", "warning") for finding in everything))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "code": self.code,
+            "engines": [
+                {
+                    "url": patient.url,
+                    "model_name": patient.model_name,
+                    "engine": patient.engine,
+                    "plugin": patient.snapshot is not None,
+                    "findings": [finding.to_dict() for finding in patient.findings],
+                }
+                for patient in self.patients
+            ],
+            "fleet": {model: [finding.to_dict() for finding in findings] for model, findings in self.fleet.items()},
+        }
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look once, or until interrupted."""
+    with usage(FetchError):
+        pages = {url: fetch(url, options.timeout) for url in options.urls}
+    report = examine(pages, {})
+    if options.watch is None:
+        if options.json:
+            print_json(report.to_dict())
+        else:
+            print(Printer().report(report))
+        return report.code
+    earlier = pages
+    while True:
+        if options.json:
+            print(json.dumps(report.to_dict(), ensure_ascii=False), flush=True)
+        else:
+            clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+            print(
+                f"{clear}{time.strftime('%H:%M:%S')}, every {duration(options.watch)}\n{Printer().report(report)}",
+                flush=True,
+            )
+        time.sleep(options.watch)
+        try:
+            pages = {url: fetch(url, options.timeout) for url in options.urls}
+        except FetchError as error:
+            print(f"hitratio doctor: {error}", file=sys.stderr, flush=True)
+            continue
+        report = examine(pages, earlier)
+
+
+def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Report:
+    """Diagnose every engine of every page, beside what its page said earlier."""
+    patients = []
+    for url, page in pages.items():
+        before = earlier.get(url)
+        snapshots = {} if before is None else {(old.model_name, old.engine): old for old in before.snapshots}
+        plain = {} if before is None else {(old.model_name, old.engine): old for old in before.without_plugin}
+        for snapshot in page.snapshots:
+            key = (snapshot.model_name, snapshot.engine)
+            patients.append(Patient(url, *key, snapshot, diagnose(snapshot, snapshots.get(key))))
+        for counters in page.without_plugin:
+            key = (counters.model_name, counters.engine)
+            patients.append(Patient(url, *key, None, [without_plugin(counters, plain.get(key))]))
+    return Report(patients, diagnose_fleet([patient.snapshot for patient in patients if patient.snapshot is not None]))
+
+
+class Printer:
+    """A report as text, in colour where a person looks at it (https://no-color.org)."""
+
+    def __init__(self) -> None:
+        self._colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        self._width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+
+    def report(self, report: Report) -> str:
+        """The whole report."""
+        parts = []
+        for patient in report.patients:
+            parts.append("\n".join([self._title(patient), *(self._finding(finding) for finding in patient.findings)]))
+        for model, findings in report.fleet.items():
+            parts.append("\n".join([self._paint("1", f"{model}, all engines"), *map(self._finding, findings)]))
+        return "\n\n".join(parts)
+
+    def _title(self, patient: Patient) -> str:
+        name = f"{patient.model_name or 'vLLM'}, engine {patient.engine}, {patient.url}"
+        lines = [self._paint("1", name)]
+        snapshot = patient.snapshot
+        if snapshot is not None:
+            lines.append(self._fold(headline(snapshot), "", ""))
+        return "\n".join(lines)
+
+    def _finding(self, finding: Finding) -> str:
+        label = f" {finding.severity.upper()} "
+        lines = [
+            "",
+            f"{self._paint(_COLORS[finding.severity] + ';7', label) if self._colored else f'[{label.strip()}]'} "
+            f"{self._paint('1', finding.rule)} {self._paint('2', f'({round(100 * finding.confidence)} % sure)')}",
+            self._fold(finding.summary, "  ", "  "),
+        ]
+        for heading, sentences, mark in (
+            ("Evidence", finding.evidence, "-"),
+            ("Likely causes", finding.causes, "?"),
+            ("What to do", finding.actions, ">"),
+        ):
+            if sentences:
+                lines.append(self._paint("2", f"  {heading}"))
+                lines += [self._fold(sentence, f"    {mark} ", "      ") for sentence in sentences]
+        if finding.metrics and finding.severity != "ok":
+            lines.append(self._paint("2", self._fold(f"Metrics: {', '.join(finding.metrics)}", "  ", "    ")))
+        return "\n".join(lines)
+
+    def _fold(self, text: str, first: str, rest: str) -> str:
+        return textwrap.fill(
+            text,
+            self._width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colored else text
+
+
+def headline(snapshot: Snapshot) -> str:
+    """The figures that every conversation about a hit ratio begins with."""
+    words = []
+    estimate = snapshot.estimate
+    if estimate is not None:
+        for name, value in (
+            ("hit ratio", estimate.observed),
+            ("predicted", estimate.predicted.get(REUSE_TIME)),
+            ("at most", estimate.ceiling),
+        ):
+            if value is not None:
+                words.append(f"{name} {percent(value)}")
+        words.append(f"{estimate.requests:,} prompts in the last {duration(estimate.window_seconds)}")
+    words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
+    return "; ".join(words)
