@@ -14,6 +14,7 @@ COMMANDS = {
     "estimate": "hit ratio, characteristic time and capacity for a target, from a few means",
     "replay": "a recorded or generated trace through a block pool: observed beside predicted",
     "experiment": "the paper's experiments, its convergence theorem, and traffic that moves",
+    "doctor": "why a running server's hit ratio is what it is: findings, with numbers and what to do",
     "grafana": "dashboards and alerts: into a running Grafana, or as files",
 }
 """Subcommands and what they are for; a module of this name configures a parser and sets ``run``."""

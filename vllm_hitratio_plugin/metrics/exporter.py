@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
+from vllm_hitratio_plugin.metrics.page import render
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
 #: Clients served at a time, and seconds one may take to send its request: more or slower ones are shed.
@@ -18,8 +21,21 @@ _CLIENTS = 8
 _PATIENCE_S = 5.0
 
 
+def _prefers_html(accept: str) -> bool:
+    """Whether an Accept header names HTML, and not JSON before it: only browsers do (curl sends */*)."""
+    html, json_ = accept.find("text/html"), accept.find("application/json")
+    return html >= 0 and not 0 <= json_ < html
+
+
+def _to_json(snapshot: Snapshot) -> str:
+    return json.dumps({**snapshot.to_dict(), "findings": [finding.to_dict() for finding in diagnose(snapshot)]})
+
+
 class Exporter:
-    """Serves ``/metrics`` (Prometheus) and ``/hitratio`` (the snapshot as JSON) from daemon threads.
+    """Serves ``/metrics`` (Prometheus) and ``/hitratio`` from daemon threads.
+
+    ``/hitratio`` is the snapshot with its findings: a page for browsers, JSON for everybody else and as
+    ``/hitratio.json``.
 
     Raises:
         OSError: the address can't be bound.
@@ -40,8 +56,11 @@ class Exporter:
                 if path == "/metrics":
                     encode, content_type = choose_encoder(self.headers.get("Accept", ""))
                     self._answer(200, content_type, encode(registry))
-                elif path == "/hitratio":
-                    self._answer(200, "application/json", read().to_json().encode())
+                elif path == "/hitratio" and _prefers_html(self.headers.get("Accept", "")):
+                    snapshot = read()
+                    self._answer(200, "text/html; charset=utf-8", render(snapshot, diagnose(snapshot)).encode())
+                elif path in ("/hitratio", "/hitratio.json"):
+                    self._answer(200, "application/json", _to_json(read()).encode())
                 else:
                     self._answer(404, "text/plain", b"Try /metrics or /hitratio\n")
 

@@ -78,9 +78,13 @@ class Snapshot:
     degraded: dict[str, str] = field(default_factory=dict)
     """Active degradations and the words that explain them."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Snapshot:
