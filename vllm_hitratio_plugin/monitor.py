@@ -310,7 +310,7 @@ class Monitor:
             written = totals["prompt"] if self.unhashed == "tail" else totals["full"]
             hits = totals["hit_tokens"] / self.block_size
             sketch.requests += len(prompts.tokens)
-            sketch.prompt_tokens += totals["tokens"]
+            sketch.add_sizes(prompts.tokens)
             sketch.prompt_blocks += totals["prompt"]
             sketch.hit_blocks += hits
             sketch.written_blocks += written - totals["reusable"]

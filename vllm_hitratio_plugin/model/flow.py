@@ -34,6 +34,9 @@ _GAP_STEP = float(np.log(1.04))
 _LENGTH_STEP = float(np.log(2.0) / 2)
 _LENGTH_BINS = 64
 
+#: Bins of prompt lengths for a factor of two.
+SIZES_AN_OCTAVE = 4
+
 
 @dataclass
 class FlowSketch:
@@ -47,7 +50,6 @@ class FlowSketch:
     seconds: float = 0.0
     requests: float = 0.0
     """Prompts admitted."""
-    prompt_tokens: float = 0.0
     prompt_blocks: float = 0.0
     """Σ R, blocks: ρ times seconds."""
     hit_blocks: float = 0.0
@@ -73,6 +75,8 @@ class FlowSketch:
     """:meth:`tail_integral`, kept while no run is added."""
     lags: Array = field(default_factory=lambda: np.empty((2, 0)))
     """Reusable blocks that the conversation's k-th last prompt had already, (2, n): k, blocks."""
+    sizes: Array = field(default_factory=lambda: np.empty((3, 0)))
+    """Prompts by length, (3, n): k for 2^{k/4} to 2^{(k+1)/4} tokens, prompts, Σ tokens."""
 
     def __add__(self, other: FlowSketch) -> FlowSketch:
         return FlowSketch.total([self, other])
@@ -85,7 +89,7 @@ class FlowSketch:
             if item.name == "_tail":
                 continue
             values = [getattr(part, item.name) for part in parts]
-            if item.name in ("cells", "turn_gaps", "lags"):
+            if item.name in ("cells", "turn_gaps", "lags", "sizes"):
                 if values and (cells or item.name != "cells"):
                     setattr(whole, item.name, _merge(np.concatenate(values, axis=1)))
             else:
@@ -121,6 +125,11 @@ class FlowSketch:
         if len(gaps):
             rows = [_gap_bin(gaps), np.ones(len(gaps)), gaps]
             self.turn_gaps = _merge(np.concatenate([self.turn_gaps, rows], axis=1))
+
+    def add_sizes(self, tokens: Array) -> None:
+        """Count prompts by their tokens, at least 1, shape (n,)."""
+        rows = [np.floor(SIZES_AN_OCTAVE * np.log2(tokens)), np.ones(len(tokens)), tokens]
+        self.sizes = _merge(np.concatenate([self.sizes, rows], axis=1))
 
     def add_lags(self, blocks: Sequence[float]) -> None:
         """Count reusable blocks by how many prompts ago the conversation had them: 1, 2, ... for ``blocks`` (n,)."""

@@ -1,0 +1,1 @@
+"""What-ifs: the measured traffic under a change, and the capacity it then needs."""

@@ -1,0 +1,78 @@
+"""R replicas behind a router, each with a cache of its own."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from vllm_hitratio_plugin.model.flow import Array, FlowSketch
+from vllm_hitratio_plugin.planning.demand import Demand
+from vllm_hitratio_plugin.planning.runs import Runs, with_runs
+
+Routing = Literal["sticky", "random"]
+"""Every prompt of a conversation to the same replica, or each to any."""
+
+ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+
+#: What is left to lags so long that fewer than this share of the reusable blocks is found there is forgotten.
+_NEGLIGIBLE = 1e-4
+_MOST_LAGS = 200
+
+
+def routed(demand: Demand, replicas: int, routing: Routing) -> Demand:
+    """What one of ``replicas`` sees of today's traffic.
+
+    Prefixes that conversations share: a replica sees each use with probability 1/R, so idle gaps are R times as long
+    (exact where uses are a Poisson process).
+
+    A conversation's own history, sticky: as before. Random: the last visit to this replica was k prompts ago with
+    probability (1/R)(1 - 1/R)^{k-1}, geometric thinning; then what the conversation had k prompts ago is found, after a
+    sum of k gaps, taken as independent. How much it had is measured (``FlowSketch.lags``). What is not found is
+    written anew.
+    """
+    own, shared = Runs.own(demand.sketch), Runs.shared(demand.sketch)
+    if routing == "random" and replicas > 1:
+        own = _thinned(own, _found(demand.sketch, replicas), demand.holding_seconds)
+    return with_runs(demand, own, shared.with_gaps(shared.gaps * replicas)).slower(replicas)
+
+
+def _found(sketch: FlowSketch, replicas: int) -> Array:
+    """Share of the reusable blocks of a conversation's last prompt that is found k = 1, 2, ... prompts back; (K,)."""
+    blocks = sketch.lags[1]
+    had = blocks / blocks[0] if len(blocks) and blocks[0] else np.ones(1)
+    # Beyond what is remembered: on as from the last but one to the last.
+    fall = had[-1] / had[-2] if len(had) > 1 and had[-2] else 0.0
+    had = np.concatenate([had, had[-1] * fall ** np.arange(1, _MOST_LAGS)])
+    visited = (1 - 1 / replicas) ** np.arange(len(had)) / replicas
+    found = had * visited
+    beyond = np.cumsum(found[::-1])[::-1]
+    return np.asarray(found[beyond > _NEGLIGIBLE])
+
+
+def _thinned(runs: Runs, found: Array, held: float) -> Runs:
+    """Runs found at the lags of ``found``: the first as they are, the k-th after a sum of k gaps, held in between."""
+    if not len(runs.gaps):
+        return runs
+    gaps, lengths, counts = [runs.gaps], [runs.lengths], [runs.counts * found[0]]
+    one = sum_so_far = _by_gap(runs.gaps, runs.counts, runs.lengths)
+    for share in found[1:]:
+        sum_so_far = _by_gap(
+            (sum_so_far.gaps[:, None] + one.gaps + held).ravel(),
+            (sum_so_far.counts[:, None] * one.counts / one.counts.sum()).ravel(),
+            np.repeat(sum_so_far.lengths, len(one.gaps)),
+        )
+        gaps.append(sum_so_far.gaps)
+        lengths.append(sum_so_far.lengths)
+        counts.append(sum_so_far.counts * share)
+    return Runs(np.concatenate(gaps), np.concatenate(lengths), np.concatenate(counts))
+
+
+def _by_gap(gaps: Array, counts: Array, lengths: Array) -> Runs:
+    """Like gaps together, whatever the lengths: 5 % wide, exact sums."""
+    places = np.floor(np.log(np.maximum(gaps, 1e-3)) / np.log(1.05)).astype(int)
+    places -= places.min()
+    blocks = counts * lengths
+    total, weights, sums = (np.bincount(places, weights=row).astype(float) for row in (counts, blocks, gaps * blocks))
+    kept = total > 0
+    return Runs(sums[kept] / weights[kept], weights[kept] / total[kept], total[kept])

@@ -1,0 +1,33 @@
+"""A second tier of blocks behind the accelerator's: host memory, a Mooncake store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_hitratio_plugin.planning.demand import Demand
+
+
+@dataclass(frozen=True)
+class SecondTier:
+    """An LRU tier of its own."""
+
+    blocks: float
+    """M, blocks of the demand's size."""
+    exclusive: bool = False
+    """It holds only what the first tier evicted; otherwise it holds copies of what the first tier holds, too, as
+    vLLM's offloading and the stores behind its connectors do."""
+
+    def hit_ratio(self, demand: Demand, capacity: float) -> float | None:
+        """Hits beyond those of a first tier of ``capacity`` blocks, as a share of the prompt blocks.
+
+        Exclusive: hits at N + M less those at N, for two LRU tiers with demotion are one LRU of both sizes. Inclusive:
+        hits at M less those at N, where that is more; no request holds its blocks, so those in use take no room there.
+        None without traffic, and beyond what is known.
+        """
+        fit = demand.fit
+        together = capacity + self.blocks if self.exclusive else max(capacity, self.blocks + demand.pinned_blocks)
+        horizon = demand.horizon_blocks
+        if not fit.prompt_blocks or (horizon is not None and together > horizon * (1 + 1e-9)):
+            return None
+        first, both = fit.hit_blocks([capacity, together])
+        return float(both - first) / fit.prompt_blocks
