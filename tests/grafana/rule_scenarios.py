@@ -126,7 +126,7 @@ def _page(story: Story, minute: int, counters: dict[str, float]) -> dict[str, fl
     }
     page: dict[str, float | None] = {_name(name, **ENGINE): value for name, value in gauges.items()}
     page[_name("vllm_cache_config_info", **{**TARGET, "engine": "0"})] = 1
-    for reason in ("prefix_caching_off", "fit"):
+    for reason in ("prefix_caching_off", "not_modelled", "fit"):
         page[_name("hitratio_degraded", reason=reason, **ENGINE)] = story.degraded.get(reason, always(0))(minute)
     page[_name("hitratio_build_info", version="0.1.0", **ENGINE)] = 1
     page.update(counters)
@@ -244,6 +244,7 @@ CASES = [
         (60, 120, 179),
     ),
     Case("a gap within three standard errors", _lossy(gap_stderr=always(0.08)), (80, 110, 119, 179)),
+    Case("a KV cache that is not modelled", Story(minutes=60, degraded={"not_modelled": always(1)}), (30, 59)),
     Case("a gap of a few minutes", _lossy(observed=_from(61, 0.1, 0.3, until=68)), (70, 80, 119)),
     Case(
         "a gap that is over, though the engine's window still holds it",

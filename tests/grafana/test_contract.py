@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from grafana_queries import PAGES, queries
 
-from vllm_hitratio_plugin.dashboards.alerts import CACHING_OFF, alerts
+from vllm_hitratio_plugin.dashboards.alerts import CACHING_OFF, NOT_MODELLED, alerts
 from vllm_hitratio_plugin.dashboards.fates import FATE_COLORS
 from vllm_hitratio_plugin.dashboards.promql import metrics_in
 from vllm_hitratio_plugin.dashboards.recording import recordings
@@ -66,7 +66,9 @@ def test_labels_queried_are_labels_exported() -> None:
 
 
 def test_reasons_and_fates_are_those_of_the_code() -> None:
-    assert CACHING_OFF in DEGRADATIONS
+    assert {CACHING_OFF, NOT_MODELLED} <= set(DEGRADATIONS)
+    page = (DOCS / "runbooks" / "HitRatioDegraded.md").read_text()
+    assert [reason for reason in DEGRADATIONS if f"`{reason}`" not in page] == []
     assert sorted(FATE_COLORS) == sorted(FATES)
 
 

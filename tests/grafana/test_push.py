@@ -11,7 +11,7 @@ from grafana_recorder import TOKEN, Recorder, recording
 
 pytest.importorskip("grafana_api", reason="grafana-api is not installed (pip install 'vllm-hitratio-plugin[grafana]')")
 
-from vllm_hitratio_plugin.cli import grafana
+from vllm_hitratio_plugin.cli import grafana, main
 from vllm_hitratio_plugin.cli.errors import UsageError
 from vllm_hitratio_plugin.dashboards.alerts import alerts
 from vllm_hitratio_plugin.dashboards.grafana_alerts import FOLDER_TITLE, FOLDER_UID
@@ -241,3 +241,15 @@ def test_write_files(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert grafana.run(parser.parse_args(["write", str(tmp_path), "--runbook-base", "https://wiki.test"])) == 0
     assert (tmp_path / "dashboards" / "overview.json").exists()
     assert "https://wiki.test/HitRatioModelStale.md" in (tmp_path / "prometheus" / "rules.yml").read_text()
+
+
+def test_a_refusal_is_one_sentence_and_exit_code_2(server: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grafana", "push", "--url", server.url, "--token", "wrong"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"hitratio grafana: {server.url} does not accept the token (401)")
+    assert said.err.count("\n") == 1
+
+
+def test_the_command_succeeds(server: Recorder) -> None:
+    assert main(["grafana", "push", "--url", server.url, "--token", TOKEN]) == 0

@@ -1,6 +1,7 @@
 """Rules and queries under promtool."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def test_the_example_configuration_is_valid(promtool: str) -> None:
 def test_every_query_is_promql(promtool: str, tmp_path: Path) -> None:
     found = [
         *(each for page in PAGES for each in queries(page)),
+        *(
+            (path.name, query)
+            for path in (FOLDER.parents[1] / "docs" / "runbooks").glob("*.md")
+            for query in re.findall(r"```promql\n(.*?)```", path.read_text(), re.DOTALL)
+        ),
         *((f"Grafana: {alert.name}", inlined(alert.expr)) for alert in alerts()),
     ]
     rules = [{"record": f"query:{number}", "expr": expr} for number, (_, expr) in enumerate(found)]

@@ -25,6 +25,9 @@ _WHO = "Engine {{ $labels.engine }} of {{ $labels.model_name }} on {{ $labels.in
 #: Reason under which the plugin says that vLLM runs without prefix caching.
 CACHING_OFF = "prefix_caching_off"
 
+#: The same for a kind of KV cache that is outside the model: observed figures only, and nothing to repair.
+NOT_MODELLED = "not_modelled"
+
 
 @dataclass(frozen=True)
 class Alert:
@@ -164,7 +167,7 @@ and on (job) group by (job) (last_over_time(hitratio_build_info[1d]))""",
             name="HitRatioDegraded",
             severity="warning",
             wait="15m",
-            expr=f'hitratio_degraded{{reason!="{CACHING_OFF}"}} == 1',
+            expr=f'hitratio_degraded{{reason!~"{CACHING_OFF}|{NOT_MODELLED}"}} == 1',
             summary=f"{_WHO} measures only in part: {{{{ $labels.reason }}}}.",
             description=(
                 "The plugin reports itself as degraded ({{ $labels.reason }}). vLLM serves as before; figures that"

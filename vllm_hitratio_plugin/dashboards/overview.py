@@ -84,7 +84,7 @@ def overview() -> Dashboard:
             ),
             Row(
                 "Health of the measurement",
-                [Placed(p, 12 if index > 5 else 8, 7) for index, p in enumerate(_health())],
+                [Placed(p, width, 7) for p, width in zip(_health(), (8, 8, 8, 12, 6, 6, 12, 12), strict=True)],
                 collapsed=True,
             ),
         ],
@@ -133,7 +133,6 @@ def _figures() -> list[Panel]:
             "Good: at or above the recommendation.",
             Query(f"max({_on('hitratio_capacity_bytes')})"),
             "bytes",
-            spark=False,
             none="Unknown",
         ),
         stat(
@@ -142,7 +141,6 @@ def _figures() -> list[Panel]:
             " None: no target is set, or no capacity reaches it.\n\nGood: at or below the capacity there is.",
             Query(f"max({_on('hitratio_recommended_capacity_bytes')})"),
             "bytes",
-            spark=False,
             none="None",
             mappings=[short],
         ),
@@ -639,6 +637,43 @@ def _interarrival() -> Panel:
     )
 
 
+def _degraded() -> Panel:
+    states = {"0": ("works", "green", 0), "1": ("degraded", "red", 1)}
+    return Panel(
+        kind="state-timeline",
+        title=DEGRADED_PANEL,
+        description=(
+            "What keeps the plugin from its work, by reason, on any engine chosen.\n\n"
+            "Good: all green. The runbook of HitRatioDegraded says what each reason means."
+        ),
+        queries=[Query(f"max by (reason) ({_on('hitratio_degraded')})", "{{reason}}")],
+        defaults={
+            "unit": "short",
+            "noValue": "None",
+            "color": {"mode": "thresholds"},
+            "thresholds": thresholds((None, "green"), (1, "red")),
+            "mappings": [
+                {
+                    "type": "value",
+                    "options": {
+                        value: {"text": text, "color": color, "index": index}
+                        for value, (text, color, index) in states.items()
+                    },
+                }
+            ],
+            "custom": {"fillOpacity": 60, "lineWidth": 0, "spanNulls": False},
+        },
+        options={
+            "alignValue": "left",
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": False},
+            "mergeValues": True,
+            "rowHeight": 0.8,
+            "showValue": "never",
+            "tooltip": {"mode": "single", "sort": "none"},
+        },
+    )
+
+
 def _health() -> list[Panel]:
     ours = _on.rate("hitratio_hit_tokens_total", WINDOW)
     # Prometheus 2 stores vLLM's names without the colon (prometheus_client from 0.23 on), Prometheus 3 with it.
@@ -670,15 +705,7 @@ def _health() -> list[Panel]:
             "s",
             least=0,
         ),
-        timeseries(
-            DEGRADED_PANEL,
-            "1 where a part of the measurement is off, by reason.\n\nGood: all zero.",
-            [Query(f"max by (reason) ({_on('hitratio_degraded')})", "{{reason}}")],
-            "short",
-            least=0,
-            most=1,
-            decimals=0,
-        ),
+        _degraded(),
         timeseries(
             "Memory of the index",
             "What the plugin keeps to know which blocks come back; bounded.\n\nGood: level.",
@@ -740,7 +767,7 @@ def _health() -> list[Panel]:
                         "engine": "Engine",
                         "version": "Plugin",
                         "vllm_version": "vLLM",
-                        "unhashed": "Unhashed blocks go to",
+                        "unhashed": "Unhashed to",
                     },
                     hidden=("Value",),
                 ),

@@ -147,14 +147,14 @@ def stat(
     *,
     color: str | None = None,
     steps: Sequence[tuple[float | None, str]] = (),
-    spark: bool = True,
+    spark: bool = False,
     none: str = NO_TRAFFIC,
     decimals: int | None = None,
     mappings: Sequence[Json] = (),
     named: bool = False,
     styles: Sequence[Style] = (),
 ) -> Panel:
-    """One figure and its recent course; coloured by thresholds where there is a judgement, else in one colour."""
+    """One figure, coloured by thresholds where there is a judgement, else in one colour; `spark`: its course behind."""
     nan: Json = {"type": "special", "options": {"match": "nan", "result": {"text": none, "index": 0}}}
     defaults: Json = {
         "unit": unit,
@@ -180,7 +180,7 @@ def stat(
             "percentChangeColorMode": "standard",
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             "showPercentChange": False,
-            "text": {"valueSize": 34},
+            "text": {"valueSize": 36},
             "textMode": "value_and_name" if named else "value",
             "wideLayout": True,
         },
