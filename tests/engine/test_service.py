@@ -1,0 +1,473 @@
+"""From the real manager to a snapshot: observed figures are the manager's own, and each part fails alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
+
+from vllm_hitratio_plugin.engine import recorder as recorders
+from vllm_hitratio_plugin.engine import service as services
+from vllm_hitratio_plugin.engine.probe import cache_facts
+from vllm_hitratio_plugin.engine.service import Service
+from vllm_hitratio_plugin.metrics.snapshot import read_all
+from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
+from vllm_hitratio_plugin.workload.ledger import COLUMNS
+
+pytestmark = pytest.mark.vllm
+
+LOGGER = "vllm.hitratio"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(tmp_path / "snapshots")
+    monkeypatch.setenv(SNAPSHOT_DIR, path)
+    return path
+
+
+@pytest.fixture
+def manager() -> Any:
+    return make_manager(60)
+
+
+@pytest.fixture
+def made(folder: str) -> Iterator[list[Service]]:
+    services_made: list[Service] = []
+    yield services_made
+    for service in services_made:
+        service.stop()
+
+
+def service_of(manager: Any, made: list[Service], **env: str) -> Service:
+    settings = Settings.from_env({"HITRATIO_PORT": "0", **{f"HITRATIO_{name}": value for name, value in env.items()}})
+    service = Service(manager, cache_facts(manager), settings, model_name="tiny", engine="0")
+    made.append(service)
+    return service
+
+
+def conversations(requests: int, seed: int = 1) -> Iterator[tuple[str, str, int]]:
+    """(request id, path, tokens behind it): 25 clients whose histories grow and start over."""
+    chooser = random.Random(seed)
+    histories = [""] * 25
+    for number in range(requests):
+        client = chooser.randrange(len(histories))
+        if len(histories[client]) > 12:
+            histories[client] = ""
+        letters = "".join(chooser.choice("abcdefgh") for _ in range(chooser.randint(1, 4)))
+        histories[client] = (histories[client] or chr(1000 + client)) + letters
+        yield f"{number}", histories[client], chooser.randrange(BLOCK_SIZE)
+
+
+def drive(manager: Any, requests: int, seed: int = 1, most_held: int = 3) -> tuple[int, int, int]:
+    """Serve with up to so many requests at a time; (hit tokens, prompt tokens, prompt blocks) as the manager says."""
+    held: list[Any] = []
+    hits = tokens = blocks = 0
+    for name, path, tail in conversations(requests, seed):
+        request = make_request(name, path, tail)
+        while (hit := admit(manager, request)) is None:
+            manager.free(held.pop(0))
+        hits += hit
+        tokens += request.num_tokens
+        blocks += -(-request.num_tokens // BLOCK_SIZE)
+        held.append(request)
+        if len(held) > most_held:
+            manager.free(held.pop(0))
+    for request in held:
+        manager.free(request)
+    return hits, tokens, blocks
+
+
+def test_observed_is_what_the_manager_returned_exactly(manager: Any, made: list[Service], folder: str) -> None:
+    service = service_of(manager, made)
+    hits, tokens, blocks = drive(manager, 1500)
+    stats = manager.make_prefix_cache_stats()
+    service.refresh()
+    counters, estimate = service.snapshot.counters, service.snapshot.estimate
+    assert counters is not None
+    assert estimate is not None
+    assert 0 < hits < tokens
+    assert (counters.hit_tokens, counters.prompt_tokens, counters.prompt_blocks) == (hits, tokens, blocks)
+    assert (counters.requests, counters.uncounted) == (1500, 0)
+    assert (stats.hits, stats.queries) == (hits, tokens)
+    assert estimate.observed == hits / BLOCK_SIZE / blocks
+    assert sum(counters.ledger) == blocks
+    assert read_all(folder) == [service.snapshot]
+
+
+def test_the_shadow_of_the_running_manager_is_exact(manager: Any, made: list[Service]) -> None:
+    """One request at a time, no whole-block repeats: an exact LRU, so nothing is unexplained."""
+    service = service_of(manager, made)
+    for name, path, tail in conversations(1500):
+        serve(manager, make_request(name, path, max(tail, 1)))
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert counters.shadow_hit_blocks == counters.hit_blocks > 500
+    assert dict(zip(COLUMNS, counters.ledger, strict=True))["unexplained", "missing"] == 0
+
+
+def test_answers_that_are_cached_are_remembered(manager: Any, made: list[Service]) -> None:
+    """A prompt of 2 blocks whose answer fills 3 more: the last sampled token has no KV."""
+    service = service_of(manager, made)
+    request = make_request("one", "ab", tail=8, answer=60)
+    admit(manager, request)
+    request.append_output_token_ids([1] * 41)
+    request.block_hashes = make_request("same", "abcde").block_hashes
+    request.num_computed_tokens = request.num_tokens - 1
+    manager.allocate_slots(request, 40)
+    manager.free(request)
+    hit = serve(manager, make_request("two", "abcdefg"))
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert hit == 5 * BLOCK_SIZE
+    assert counters.ceiling_hit_blocks == 5
+    assert counters.hit_tokens == hit
+
+
+def test_a_request_is_counted_once(manager: Any, made: list[Service]) -> None:
+    """Preempted and back, then another whose load from outside failed and which starts over."""
+    service = service_of(manager, made)
+    preempted = make_request("preempted", "abcd")
+    admit(manager, preempted)
+    manager.free(preempted)
+    preempted.num_computed_tokens, preempted.num_preemptions = 0, 1
+    admit(manager, preempted)
+    failed = make_request("failed", "wxyz")
+    admit(manager, failed, external=2 * BLOCK_SIZE)
+    manager.free(failed)
+    failed.num_computed_tokens = 0
+    admit(manager, failed)
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert (counters.requests, counters.resumed) == (2, 1)
+    assert counters.prompt_tokens == preempted.num_tokens + failed.num_tokens
+    assert counters.hit_tokens == 0
+    assert counters.external_hit_tokens == 2 * BLOCK_SIZE
+
+
+def test_a_request_that_may_not_read_the_cache_is_no_prompt(manager: Any, made: list[Service]) -> None:
+    service = service_of(manager, made)
+    serve(manager, make_request("one", "abcd"))
+    unread = make_request("two", "abcd")
+    unread.skip_reading_prefix_cache = True
+    assert serve(manager, unread) == 0
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert (counters.requests, counters.uncounted) == (1, 1)
+    assert manager.make_prefix_cache_stats().requests == 1
+
+
+@pytest.mark.parametrize("key", ["session_id", "conversation_id"])
+def test_conversation_ids_link_turns_and_are_not_kept(manager: Any, made: list[Service], folder: str, key: str) -> None:
+    service = service_of(manager, made)
+    for number, path in enumerate(["ab", "cd", "ef"]):
+        serve(manager, make_request(str(number), path, extra={key: "Alice's talk"}))
+    serve(manager, make_request("other", "gh", extra={key: "Bob's"}))
+    serve(manager, make_request("none", "ij"))
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert counters.conversations == 3
+    assert "Alice" not in service.snapshot.to_json()
+    assert "Alice" not in repr(list(service._monitor._named._by_id))
+
+
+@pytest.mark.parametrize("name", ["", None, ["a"], {"a": 1}, "\ud800", 7, 1.5])
+def test_any_conversation_id_at_all(manager: Any, made: list[Service], name: object) -> None:
+    service = service_of(manager, made)
+    serve(manager, make_request("one", "ab", extra={"session_id": name}))
+    service.refresh()
+    assert service.snapshot.degraded == {}
+    assert service.snapshot.counters is not None
+    assert service.snapshot.counters.requests == 1
+
+
+def test_a_reset_is_published(manager: Any, made: list[Service]) -> None:
+    service = service_of(manager, made)
+    serve(manager, make_request("one", "abcd"))
+    assert manager.reset_prefix_cache()
+    assert serve(manager, make_request("two", "abcd")) == 0
+    service.refresh()
+    snapshot = service.snapshot
+    assert snapshot.counters is not None
+    assert snapshot.counters.resets == 1
+    assert snapshot.last_reset == pytest.approx(time.time(), abs=30)
+    assert dict(zip(COLUMNS, snapshot.counters.ledger, strict=True))["unexplained", "reset"] == 4
+
+
+def test_a_release_of_an_unknown_request_is_nothing(manager: Any, made: list[Service]) -> None:
+    service = service_of(manager, made)
+    manager.free(make_request("never admitted", "abcd"))
+    service.refresh()
+    assert service.snapshot.degraded == {}
+
+
+def test_nothing_is_kept_of_requests_that_are_over(manager: Any, made: list[Service]) -> None:
+    import gc
+    import weakref
+
+    service = service_of(manager, made)
+    request = make_request("one", "abcd")
+    serve(manager, request)
+    seen = weakref.ref(request)
+    del request
+    service.refresh()
+    gc.collect()
+    assert seen() is None
+
+
+def test_prefix_caching_off_is_said_and_not_measured(made: list[Service], caplog: pytest.LogCaptureFixture) -> None:
+    manager = make_manager(30, caching=False)
+    with caplog.at_level(logging.WARNING, LOGGER):
+        service = service_of(manager, made)
+    assert "allocate_slots" not in vars(manager)
+    service.refresh()
+    assert list(service.snapshot.degraded) == ["prefix_caching_off"]
+    assert (service.snapshot.counters, service.snapshot.estimate) == (None, None)
+    assert len(caplog.records) == 1
+
+
+# Each part fails alone: one log line, one reason, requests as before
+
+
+def run_with_fault(service: Service, manager: Any, caplog: pytest.LogCaptureFixture, reason: str) -> None:
+    with caplog.at_level(logging.INFO, LOGGER):
+        for seed in range(4):
+            hits, _, _ = drive(manager, 200, seed)
+            assert hits > 0
+            service.refresh()
+    assert list(service.snapshot.degraded) == [reason]
+    assert service.snapshot.degraded[reason].count("\n") == 0
+    assert len(caplog.records) == 1
+    service.refresh()
+    assert list(service.snapshot.degraded) == [reason]
+
+
+def fail(*_: object, **__: object) -> Any:
+    raise RuntimeError("on purpose")
+
+
+def test_the_hook_fails(
+    manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        monotonic = staticmethod(fail)
+
+    monkeypatch.setattr(recorders, "time", Clock)
+    service = service_of(manager, made)
+    run_with_fault(service, manager, caplog, "hook")
+    assert (service.snapshot.counters, service.snapshot.estimate) == (None, None)
+    assert "allocate_slots" not in vars(manager)
+
+
+def test_the_tree_fails(
+    manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+
+    monkeypatch.setattr(PrefixTree, "admit", fail)
+    service = service_of(manager, made)
+    run_with_fault(service, manager, caplog, "workload")
+    for _ in range(20):
+        service.drain()
+    service.refresh()
+    # Given up for good: nothing of ours is left on the manager, and no zeros are shown.
+    assert "allocate_slots" not in vars(manager)
+    assert (service.snapshot.counters, service.snapshot.estimate) == (None, None)
+
+
+def test_the_tree_fails_once_and_the_estimate_starts_anew(
+    manager: Any, made: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+
+    service = service_of(manager, made)
+    drive(manager, 50)
+    with monkeypatch.context() as broken:
+        broken.setattr(PrefixTree, "admit", fail)
+        service.drain()
+    service.drain()
+    drive(manager, 100, seed=2)
+    service.refresh()
+    assert "workload" in service.snapshot.degraded
+    assert service.snapshot.counters is not None
+    # The one record it failed on is lost with what came before, the rest is counted.
+    assert 100 <= service.snapshot.counters.requests < 150
+
+
+def test_the_fit_fails(
+    manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_hitratio_plugin.monitor import Monitor
+
+    monkeypatch.setattr(Monitor, "refresh", fail)
+    service = service_of(manager, made)
+    run_with_fault(service, manager, caplog, "fit")
+    assert (service.snapshot.counters, service.snapshot.estimate, service.snapshot.fit_time) == (None, None, None)
+
+
+def test_the_fit_fails_later_and_the_last_one_stays_with_its_time(
+    manager: Any, made: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_hitratio_plugin.monitor import Monitor
+
+    service = service_of(manager, made)
+    drive(manager, 300)
+    service.refresh()
+    before = service.snapshot
+    monkeypatch.setattr(Monitor, "refresh", fail)
+    service.refresh()
+    assert service.snapshot.estimate == before.estimate
+    assert service.snapshot.fit_time == before.fit_time
+    assert service.snapshot.wall_time > before.wall_time
+    assert "fit" in service.snapshot.degraded
+
+
+def test_the_snapshot_fails(
+    manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services.snapshots, "write", fail)
+    service = service_of(manager, made)
+    run_with_fault(service, manager, caplog, "snapshot")
+    assert service.snapshot.counters is not None
+    assert service.snapshot.counters.requests == 800
+
+
+def test_the_exporter_fails(
+    manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "Exporter", fail)
+    service = service_of(manager, made, PORT="9577")
+    with caplog.at_level(logging.INFO, LOGGER):
+        service.start()
+    assert list(service.snapshot.degraded) == ["exporter"]
+    run_with_fault(service, manager, caplog, "exporter")
+    assert service.snapshot.counters is not None
+
+
+def test_a_taken_port_is_a_warning(manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        service = service_of(manager, made, PORT=str(port))
+        with caplog.at_level(logging.INFO, LOGGER):
+            service.start()
+    assert list(service.snapshot.degraded) == ["exporter"]
+    assert [(record.levelname, str(port) in record.getMessage()) for record in caplog.records] == [("WARNING", True)]
+
+
+def test_an_overflow_is_said_and_the_estimate_starts_anew(
+    manager: Any, made: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "QUEUE_LIMIT", 64)
+    service = service_of(manager, made)
+    drive(manager, 200)
+    service.refresh()
+    assert "overflow" in service.snapshot.degraded
+    assert service.snapshot.counters is not None
+    assert service.snapshot.counters.requests <= 64
+
+
+# The thread
+
+
+def test_the_thread_publishes_by_itself(manager: Any, made: list[Service], folder: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    service = service_of(manager, made, PORT=str(port), INTERVAL="0.5", WINDOW="10")
+    service.start()
+    hits, tokens, _ = drive(manager, 400)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        shown = read_all(folder)
+        if shown and shown[0].counters is not None and shown[0].counters.requests == 400:
+            break
+        time.sleep(0.1)
+    (snapshot,) = read_all(folder)
+    assert snapshot.counters is not None
+    assert (snapshot.counters.hit_tokens, snapshot.counters.prompt_tokens) == (hits, tokens)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert f'hitratio_hit_tokens_total{{engine="0",model_name="tiny"}} {float(hits)}' in answer.read().decode()
+    service.stop()
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("hitratio") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "threads of ours are left"
+        time.sleep(0.05)
+
+
+def test_a_start_that_fails_leaves_the_manager_alone(
+    manager: Any, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    from types import SimpleNamespace
+
+    scheduler = SimpleNamespace(
+        kv_cache_manager=manager,
+        vllm_config=SimpleNamespace(
+            parallel_config=SimpleNamespace(data_parallel_index=3, data_parallel_rank_local=1),
+            model_config=SimpleNamespace(served_model_name=["tiny", "alias"]),
+        ),
+    )
+    monkeypatch.setenv("HITRATIO_PORT", "0")
+    with monkeypatch.context() as broken:
+        broken.setattr(Service, "refresh", fail)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            services.watch(scheduler)
+    assert "allocate_slots" not in vars(manager)
+
+
+def test_a_scheduler_is_watched_once_and_named_as_vllm_names_it(
+    manager: Any, monkeypatch: pytest.MonkeyPatch, folder: str, made: list[Service]
+) -> None:
+    from types import SimpleNamespace
+
+    scheduler = SimpleNamespace(
+        kv_cache_manager=manager,
+        vllm_config=SimpleNamespace(
+            parallel_config=SimpleNamespace(data_parallel_index=3, data_parallel_rank_local=1),
+            model_config=SimpleNamespace(served_model_name=["tiny", "alias"]),
+        ),
+    )
+    monkeypatch.setenv("HITRATIO_PORT", "0")
+    service = services.watch(scheduler)
+    assert service is not None
+    made.append(service)
+    assert services.watch(scheduler) is None
+    assert (service.snapshot.model_name, service.snapshot.engine) == ("tiny", "3")
+    assert os.listdir(folder) == ["engine-3.json"]
+
+
+def test_bad_settings_are_said_and_the_defaults_used(
+    manager: Any, monkeypatch: pytest.MonkeyPatch, folder: str, made: list[Service], caplog: pytest.LogCaptureFixture
+) -> None:
+    from types import SimpleNamespace
+
+    scheduler = SimpleNamespace(
+        kv_cache_manager=manager,
+        vllm_config=SimpleNamespace(
+            parallel_config=SimpleNamespace(data_parallel_rank=0),
+            model_config=SimpleNamespace(served_model_name="tiny"),
+        ),
+    )
+    monkeypatch.setattr(services, "Exporter", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setenv("HITRATIO_TARGET", "1.7")
+    service = services.watch(scheduler)
+    assert service is not None
+    made.append(service)
+    assert service.snapshot.degraded["settings"].startswith("HITRATIO_TARGET: '1.7' is not a hit ratio")
+    assert service.snapshot.engine == "0"
