@@ -72,6 +72,11 @@ class Estimate:
     """T_C, s, by capacity in blocks; None where nothing displaces what is cached, empty without traffic enough."""
     ledger: list[int] = field(default_factory=list)
     """Blocks of the window's prompts by ``workload.ledger.COLUMNS``."""
+    drift: dict[str, float] = field(default_factory=dict)
+    """Change of the estimated hit ratio since the window before, in flow form, by the factor it comes from
+    (``model.drift.FACTORS``); empty until two windows are full."""
+    drifted: list[str] = field(default_factory=list)
+    """The factors that changed beyond their standard errors, the one that explains most first."""
 
 
 @dataclass

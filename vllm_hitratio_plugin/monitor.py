@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME, Counters, Estimate
+from vllm_hitratio_plugin.model.drift import Drift, drift
 from vllm_hitratio_plugin.model.flow import Fit, Flow, FlowSketch, Uncertain, jackknife_stderr, ratio_jackknife
 from vllm_hitratio_plugin.model.interarrival import Empirical
 from vllm_hitratio_plugin.model.mean_field import MeanField
@@ -87,6 +88,9 @@ class Monitor:
         # Expected hits are kept for the current capacity, then the curve's.
         self.window = Window(window_seconds, slots, (capacity_blocks, *self.grid), origin=origin)
         self.last_reset: float | None = None
+        #: The current window beside the one before, as of the last closed slot; None until both hold enough.
+        self.drift: Drift | None = None
+        self._drift_due = False
         #: The current window as of the last refresh.
         self.flow = Flow(FlowSketch())
         self._named = NamedConversations()
@@ -273,6 +277,8 @@ class Monitor:
         self._returning = 0.0
         self._published = copy.deepcopy(self._counters)
         self._count(self.window.open, self._published)
+        if self._drift_due:
+            self.drift, self._drift_due = self._drifted(slots), False
         return self._estimate(time, slots, flow, paper)
 
     def _trim(self, match: Match, most: int) -> int:
@@ -299,6 +305,7 @@ class Monitor:
         for slot in self.window.advance(time):
             self._count(slot, self._counters)
             self._closed_slots += 1
+            self._drift_due = True
 
     def _take_rows(self) -> None:
         """Count what the admissions appended, many at a time, into the open slot."""
@@ -381,6 +388,19 @@ class Monitor:
             slots, flow = longer, Flow(self.window.total(longer))
         return slots, flow
 
+    def _drifted(self, slots: list[Slot]) -> Drift | None:
+        """The closed slots of the window against as many before them, which the window remembers anyway."""
+        now = [slot.sketch for slot in slots if slot is not self.window.open]
+        before = [slot.sketch for slot in self.window.before(slots)][-len(now) :]
+        if len(before) < len(now):
+            return None
+        for window in (before, now):
+            if sum(slot.requests for slot in window) < self._least[0]:
+                return None
+            if sum(slot.reuse_runs for slot in window) < self._least[1]:
+                return None
+        return drift(before, now, self.capacity_blocks)
+
     def _estimate(self, time: float, slots: list[Slot], flow: Flow, paper: float | None) -> Estimate:
         whole = flow.sketch
         capacity = self.capacity_blocks
@@ -447,6 +467,8 @@ class Monitor:
             curve=curve,
             shadow_curve=dict(zip(self.grid, shadow[1:], strict=True)) if ready else {},
             ledger=sum((slot.ledger for slot in slots), ledgers.empty()).tolist(),
+            drift={} if self.drift is None else {name: moved.part for name, moved in self.drift.factors.items()},
+            drifted=[] if self.drift is None else list(self.drift.moved),
         )
 
 

@@ -16,6 +16,7 @@ from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
 from vllm_hitratio_plugin.estimate import Counters
 from vllm_hitratio_plugin.metrics import snapshot as snapshots
 from vllm_hitratio_plugin.metrics.exporter import Exporter
+from vllm_hitratio_plugin.metrics.flow_record import to_record
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
@@ -203,11 +204,12 @@ class Service:
             state["wall_time"] = time.time()
             if self._recorder is None:
                 # Nothing is measured, or not any more: no figure may look as if it were.
-                state.update(estimate=None, counters=None, earlier=None, earlier_seconds=None)
+                state.update(estimate=None, counters=None, flow=None, earlier=None, earlier_seconds=None)
             else:
                 monitor = self._monitor
                 try:
                     state["estimate"] = monitor.refresh(time.monotonic())
+                    state["flow"] = to_record(monitor.flow.sketch)
                     state["fit_time"] = state["wall_time"]
                     state["fit_seconds"] = time.perf_counter() - began
                 except Exception as error:

@@ -84,6 +84,13 @@ FAMILIES = (
     Family("hitratio_engine_gap_ratio", "gauge", "Observed minus shadow: what the engine does beside LRU."),
     Family("hitratio_engine_gap_stderr", "gauge", "Standard error of the engine gap, paired."),
     Family("hitratio_curve_ratio", "gauge", "Predicted hit ratio of the window at a capacity.", ("capacity_blocks",)),
+    Family(
+        "hitratio_drift_ratio",
+        "gauge",
+        "Part of a factor of the traffic in the change of the predicted hit ratio since the window before.",
+        ("factor",),
+    ),
+    Family("hitratio_drift_significant", "gauge", "1 if the factor changed beyond its standard errors.", ("factor",)),
     Family("hitratio_arrival_rate", "gauge", "New conversations per second (lambda_0)."),
     Family("hitratio_history_workload_blocks", "gauge", "Prompt blocks of a conversation (A_R)."),
     Family("hitratio_reusable_workload_blocks", "gauge", "Reusable hashed blocks of a conversation (A_H^hash)."),
@@ -274,6 +281,8 @@ def _model_samples(estimate: Estimate) -> dict[str, Iterable[_Sample]]:
         "hitratio_predicted_ratio": [((name,), estimate.predicted[name]) for name in ESTIMATORS],
         "hitratio_predicted_ratio_stderr": [((name,), estimate.predicted_stderr[name]) for name in ESTIMATORS],
         "hitratio_curve_ratio": [((str(size),), ratio) for size, ratio in sorted(estimate.curve.items())],
+        "hitratio_drift_ratio": [((factor,), part) for factor, part in estimate.drift.items()],
+        "hitratio_drift_significant": [((factor,), int(factor in estimate.drifted)) for factor in estimate.drift],
     }
 
 

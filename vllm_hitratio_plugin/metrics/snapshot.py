@@ -73,6 +73,8 @@ class Snapshot:
     """The counters about one window ago, or as old as there are: what rates are taken from."""
     earlier_seconds: float | None = None
     """How long ago that was, s."""
+    flow: dict[str, Any] | None = None
+    """Sums of the current window (``metrics.flow_record``), at most 32 kB: what what-ifs are computed from."""
     vllm: VllmCounters | None = None
     """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)

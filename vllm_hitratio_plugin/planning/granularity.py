@@ -14,7 +14,7 @@ from vllm_hitratio_plugin.planning.runs import Runs, with_runs
 def reblocked(demand: Demand, block_size: int) -> Demand:
     """The same prompts in blocks of ``block_size`` tokens; capacities of the result are in such blocks.
 
-    Approximate, for the sketch counts reuse in blocks, not tokens (a trace is cut anew instead, which is exact): where a
+    Approximate, for the sketch counts reuse in blocks, not tokens (a trace is cut anew instead, exactly): where a
     prompt shares E full blocks with what was there before, it shares any number of tokens from E·b to (E+1)·b - 1, all
     equally likely; returning prompts that share none share as much as a prompt shorter than a block has.
     """

@@ -113,6 +113,11 @@ class Window:
         chosen.reverse()
         return chosen
 
+    def before(self, slots: Sequence[Slot]) -> list[Slot]:
+        """As many closed slots just before those that :meth:`slots` gave, oldest first; fewer near the start."""
+        end = len(self._closed) - sum(slot is not self.open for slot in slots)
+        return list(self._closed)[max(end - len(slots), 0) : end]
+
     def total(self, slots: Sequence[Slot]) -> FlowSketch:
         """The sketch of all of :meth:`slots` together; what the closed ones add up to is kept until the next closes."""
         closed = [slot.sketch for slot in slots if slot is not self.open]
