@@ -33,3 +33,7 @@ bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: bu
 clean: ## remove what the targets above made
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: demo-observability
+demo-observability: env ## Prometheus and Alertmanager beside a real vLLM, and a fault that they find (OBSERVABILITY_ARGS)
+	@$(RUN) examples.observability $(OBSERVABILITY_ARGS)

@@ -26,6 +26,8 @@ RULES = Path(__file__).resolve().parents[2] / "grafana" / "prometheus" / "rules.
 SPEED = 15.0
 """Windows and waits of the rules are divided by this: the long window is four minutes, not an hour."""
 
+MODEL_NAME = "tiny-qwen3"
+
 WINDOW_SECONDS = 120.0
 """Of the plugin."""
 
@@ -80,12 +82,12 @@ def run(settings: Settings) -> int:
     flag.unlink(missing_ok=True)
     fault.install(output / "fault", flag)
     timetable = draw_timetable(1, settings.seconds, settings.rate, settings.think)
-    options = ["--plugin", "hitratio", "--hitratio-target", "0.5", "--hitratio-interval", "2"]
+    options = ["--served-model-name", MODEL_NAME, "--plugin", "hitratio", "--hitratio-target", "0.5"]
     with serve(
         write_tiny_model(output / "model"),
         capacity_blocks=settings.capacity,
         log=output / "vllm.log",
-        plugin_options=[*options, "--hitratio-window", f"{WINDOW_SECONDS:g}"],
+        plugin_options=[*options, "--hitratio-interval", "2", "--hitratio-window", f"{WINDOW_SECONDS:g}"],
         hitratio_port=9577,
     ) as server:
         rules = hurried(RULES.read_text(), SPEED)
@@ -95,7 +97,7 @@ def run(settings: Settings) -> int:
             _say_what_to_open(server, stack, settings)
             story = Story()
             watch = _Watch(settings, stack, flag, story)
-            asyncio.run(drive(timetable, server.url, server.model, watch, 2.0))
+            asyncio.run(drive(timetable, server.url, MODEL_NAME, watch, 2.0))
             watch.progress.done("  load done")
             return _report(settings, stack, story)
 
@@ -182,7 +184,6 @@ def _report(settings: Settings, stack: Stack, story: Story) -> int:
         print(f"  {'ok  ' if passed else 'FAIL'}  {name}")
     for answer in (*empty, *failed):
         print(f"        {answer.where}: {answer.error or 'no data'}\n          {answer.expr}")
-    versions = {each["metric"]["version"] for each in stack.query("prometheus_build_info")}
     report = {
         "checks": checks,
         "alerts": story.alerts,
@@ -195,7 +196,7 @@ def _report(settings: Settings, stack: Stack, story: Story) -> int:
                 for each in stack.query('{__name__=~"vllm[:_]prefix_cache_(hits|queries)_total"}')
             }
         ),
-        "prometheus": sorted(versions),
+        "versions": _versions(stack),
         "finished": time.time(),
     }
     path = settings.output / "report.json"
@@ -204,13 +205,18 @@ def _report(settings: Settings, stack: Stack, story: Story) -> int:
     return 0 if all(checks.values()) else 1
 
 
+def _versions(stack: Stack) -> dict[str, str]:
+    plugin = stack.query("hitratio_build_info")[0]["metric"]
+    return {"prometheus": stack.version(), "vllm": plugin["vllm_version"], "plugin": plugin["version"]}
+
+
 def _parse(arguments: Sequence[str] | None) -> Settings:
     parser = argparse.ArgumentParser(prog="python -m examples.observability", description=__doc__)
     add = parser.add_argument
     add("--output", type=Path, default=Path("build/observability"), metavar="FOLDER", help="(%(default)s)")
     add("--healthy", type=_positive, default=210.0, metavar="S", help="seconds before the fault (%(default)s)")
-    add("--faulty", type=_positive, default=150.0, metavar="S", help="seconds of it (%(default)s)")
-    add("--after", type=_positive, default=90.0, metavar="S", help="seconds after it (%(default)s)")
+    add("--faulty", type=_positive, default=180.0, metavar="S", help="seconds of it (%(default)s)")
+    add("--after", type=_positive, default=110.0, metavar="S", help="seconds after it (%(default)s)")
     add("--rate", type=_positive, default=2.5, help="conversations per second (%(default)s)")
     add("--think", type=_positive, default=6.0, help="mean think time, seconds (%(default)s)")
     add("--capacity", type=int, default=850, help="blocks (%(default)s)")

@@ -78,6 +78,10 @@ class Stack:
         """Active alerts, as Alertmanager has them."""
         return list(_json(f"{self.alertmanager_url}/api/v2/alerts?active=true"))
 
+    def version(self) -> str:
+        """Of Prometheus."""
+        return str(_json(f"{self.prometheus_url}/api/v1/status/buildinfo")["data"]["version"])
+
     def _get(self, what: str, parameters: Mapping[str, str]) -> Any:
         body = urllib.parse.urlencode(parameters)
         answer = _json(f"{self.prometheus_url}/api/v1/{what}?{body}")
@@ -150,7 +154,9 @@ def hurried(rules: str, factor: float = 15.0) -> str:
         return f"{match['open']}{max(round(seconds), least)}s{match['close']}"
 
     windows = re.sub(r"(?P<open>\[)(?P<count>\d+)(?P<unit>[smhd])(?P<close>\])", shorter, rules)
-    waits = re.sub(r"(?m)(?P<open>^ +for: )(?P<count>\d+)(?P<unit>[smhd])(?P<close>)$", shorter, windows)
+    waits = re.sub(
+        r"(?m)(?P<open>^ +(?:keep_firing_)?for: )(?P<count>\d+)(?P<unit>[smhd])(?P<close>)$", shorter, windows
+    )
     return re.sub(r"(?m)^( +interval: )\w+$", r"\g<1>1s", waits)
 
 

@@ -166,3 +166,4 @@ def test_gap_alerts_have_all_guards() -> None:
         if alert.name in ("HitRatioBelowPrediction", "HitRatioAbovePrediction"):
             for guard in ("ratio_rate1h", "ratio_rate5m", "hitratio_gap_stderr", "prompt_tokens:rate5m", "last_fit"):
                 assert guard in alert.expr
+            assert alert.keep, "one noisy window must not end a page"

@@ -40,6 +40,7 @@ class Alert:
         expr: PromQL; it fires where there is a result.
         summary: One sentence.
         description: What it means and where to look; `{{ $value }}` is the expression's value.
+        keep: How long it goes on after the condition ended, so that one noisy window ends no page (Prometheus 2.42).
         dashboard: The page to open.
         panel: The panel on it that shows the matter.
     """
@@ -51,6 +52,7 @@ class Alert:
     summary: str
     description: str
     panel: str
+    keep: str = ""
     dashboard: str = overview.UID
 
 
@@ -76,6 +78,7 @@ def alerts() -> list[Alert]:
             name="HitRatioBelowPrediction",
             severity="warning",
             wait="10m",
+            keep="5m",
             # Where an ideal LRU would have lost most of these blocks too, the model is wrong, not the engine:
             # HitRatioModelWrong says so.
             expr=_gap("-") + f"\nunless on ({ENGINE}) (hitratio_engine_gap_ratio > -{GAP / 2})",
@@ -92,6 +95,7 @@ def alerts() -> list[Alert]:
             name="HitRatioAbovePrediction",
             severity="info",
             wait="30m",
+            keep="5m",
             expr=_gap("+"),
             summary=f"{_WHO} serves more blocks from its prefix cache than predicted.",
             description=(

@@ -37,6 +37,7 @@ def _rule(alert: Alert, links: Links) -> Json:
         "alert": alert.name,
         "expr": alert.expr,
         "for": alert.wait,
+        **({"keep_firing_for": alert.keep} if alert.keep else {}),
         "labels": {"severity": alert.severity, "component": "hitratio"},
         "annotations": {
             "summary": alert.summary,
