@@ -47,6 +47,10 @@ def test_paper_2_from_turn_lengths(tmp_path: Path, capsys: pytest.CaptureFixture
     lengths.write_text("[[200, 300], [50, 300], [80, 10]]\n[[9, 9]]\n[[500, 900], [1, 700]]\n")
     arguments = ["paper-2", "--conversations", "300", "--turn-lengths", str(lengths), "--unhashed", "head"]
     answer = experiment(capsys, *arguments)
+    slow = experiment(capsys, *arguments, "--response-time", "fixed:100", "--service-time", "1")
+    for plain, waited in zip(answer["results"], slow["results"], strict=True):
+        assert waited["measured_mean_gap_s"] > max(100, plain["measured_mean_gap_s"])
+        assert waited["runs"][0]["mean_pinned_blocks"] > 0
     assert [result["arrival_rate"] for result in answer["results"]] == [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2]
     assert answer["files"] == []
     assert answer["unhashed"] == "head"

@@ -100,6 +100,8 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
         (["experiment", "convergence", "--unhashed", "head"], "convergence is about Algorithm 1"),
         (["experiment", "paper-1", "--conversations", "1"], "conversations are too few"),
         (["experiment", "paper-1", "--out", "good"], "good: file exists"),
+        (["experiment", "nonstationary", "--response-time", "9"], "--response-time is for paper-1 and paper-2"),
+        (["replay", "good", *TRACE_ARGUMENTS, "--response-time", "9"], "--response-time is for turn lengths"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_2(

@@ -14,6 +14,7 @@ COMMANDS = {
     "estimate": "hit ratio, characteristic time and capacity for a target, from a few means",
     "replay": "a recorded or generated trace through a block pool: observed beside predicted",
     "experiment": "the paper's experiments, its convergence theorem, and traffic that moves",
+    "plan": "what-ifs on a trace or a live engine: capacity, load, replicas, tiers; a report to hand on",
     "doctor": "why a running server's hit ratio is what it is: findings, with numbers and what to do",
     "grafana": "dashboards and alerts: into a running Grafana, or as files",
 }

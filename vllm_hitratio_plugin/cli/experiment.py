@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_hitratio_plugin.cli.errors import UsageError, usage
 from vllm_hitratio_plugin.cli.output import percent, points, print_json, print_table, seconds
 from vllm_hitratio_plugin.cli.progress import progress
-from vllm_hitratio_plugin.cli.replay import add_pool_arguments, result_json, service_law
+from vllm_hitratio_plugin.cli.replay import add_pool_arguments, add_response_argument, duration_law, result_json
 from vllm_hitratio_plugin.cli.values import count
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seeds", type=count, default=1, metavar="K", help="repeat with K seeds (default 1)")
     add_pool_arguments(parser)
+    add_response_argument(parser)
     parser.add_argument("--out", metavar="DIR", help="write the rows as CSV and draw the figures there")
     parser.add_argument(
         "--conversations",
@@ -94,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
             "pool": options.pool,
             "unhashed": options.unhashed,
             "service_time": options.service_time,
+            "response_time": options.response_time,
         }
         print_json(setting | {"results": report.results, "summary": report.summary, "files": written})
         return
@@ -119,7 +121,8 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
     from vllm_hitratio_plugin.replay.figures import paper_figures
 
     settings = SETTINGS[options.name]
-    service = service_law(options.service_time)
+    service = duration_law(options.service_time)
+    response = duration_law(options.response_time)
     scale = Scale() if options.conversations is None else Scale(options.conversations // 5, options.conversations)
     runs: list[Run] = []
     with progress(len(settings) * options.seeds, "runs") as tick:
@@ -133,6 +136,7 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
                         pool=options.pool,
                         unhashed=options.unhashed,
                         service=service,
+                        response=response,
                         scale=scale,
                     )
                 )
@@ -217,6 +221,7 @@ def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None
 
     if (options.pool, options.unhashed, options.service_time) != ("builtin", "tail", None):
         raise UsageError("convergence is about Algorithm 1 and takes no --pool, --unhashed or --service-time")
+    _refuse_response_time(options)
     measured = options.conversations or MEASURED
     done: list[Point] = []
     with progress(len(CAPACITIES) * options.seeds, "runs") as tick:
@@ -267,7 +272,8 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
     from vllm_hitratio_plugin.replay.experiments.nonstationary import CONVERSATIONS, SCENARIOS, WINDOWS, run
     from vllm_hitratio_plugin.replay.figures import nonstationary_figure
 
-    service = service_law(options.service_time)
+    _refuse_response_time(options)
+    service = duration_law(options.service_time)
     outcomes: list[Outcome] = []
     with progress(len(SCENARIOS) * options.seeds, "runs") as tick:
         for scenario in SCENARIOS:
@@ -333,6 +339,11 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
         ],
         draw=lambda stem: [nonstationary_figure(outcomes, stem)],
     )
+
+
+def _refuse_response_time(options: argparse.Namespace) -> None:
+    if options.response_time is not None:
+        raise UsageError("--response-time is for paper-1 and paper-2")
 
 
 def _mean(values: Iterable[float | None]) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("auto", "mooncake", "lmcache", "turn-lengths")
 
-_GENERATED = ("arrivals", "gap", "conversations", "warmup")
+_GENERATED = ("arrivals", "gap", "response_time", "conversations", "warmup")
 """Options that give times to turn lengths; by default the paper's setting."""
 
 
@@ -41,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     generated.add_argument(
         "--gap", metavar="LAW", help="seconds between prompts: 135 (exponential), lognormal:135:1.2, ... (default 135)"
     )
+    add_response_argument(generated)
     generated.add_argument("--conversations", type=count, metavar="K", help="drawn, of 2 turns or more (default 6000)")
     generated.add_argument("--warmup", type=seed, metavar="K", help="of them, before the measurement (default a sixth)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
@@ -69,8 +70,17 @@ def add_pool_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def service_law(text: str | None) -> "Law | None":
-    """The law of ``--service-time``; None for no time at all."""
+def add_response_argument(parser: argparse._ActionsContainer) -> None:
+    """Add how long answers take."""
+    parser.add_argument(
+        "--response-time",
+        metavar="LAW",
+        help="seconds until an answer is complete: the next prompt waits for it, W = max(response, gap) (default 0)",
+    )
+
+
+def duration_law(text: str | None) -> "Law | None":
+    """The law of ``--service-time`` or ``--response-time``; None for no time at all."""
     from vllm_hitratio_plugin.replay.law import parse_law
 
     if text is None:
@@ -92,14 +102,15 @@ def run(options: argparse.Namespace) -> None:
     from vllm_hitratio_plugin.replay.statistics import trace_statistics
     from vllm_hitratio_plugin.replay.trace import Trace, TraceError
 
-    service = service_law(options.service_time)
+    service = duration_law(options.service_time)
     window: tuple[float, float] | None = None
     with usage(TraceError):
         source = read_source(options.trace, options.format, options.block_size)
     if isinstance(source, Trace):
         for name in _GENERATED:
             if getattr(options, name) is not None:
-                raise UsageError(f"--{name} is for turn lengths; {source.name} has its own times")
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is for turn lengths; {source.name} has its own times")
         trace = source
     else:
         trace, window = _generate(source, options)
@@ -170,7 +181,11 @@ def _generate(conversations: "list[Turns]", options: argparse.Namespace) -> "tup
     with usage():
         generated = generate(
             draw_conversations(conversations, number, options.seed),
-            Traffic(parse_arrivals(options.arrivals or "1.5"), parse_law(options.gap or "135")),
+            Traffic(
+                parse_arrivals(options.arrivals or "1.5"),
+                parse_law(options.gap or "135"),
+                duration_law(options.response_time),
+            ),
             block_size=options.block_size or 128,
             seed=options.seed,
             warmup=number // 6 if options.warmup is None else options.warmup,

@@ -84,19 +84,20 @@ def run(
     pool: PoolKind = "builtin",
     unhashed: Unhashed = "tail",
     service: Law | None = None,
+    response: Law | None = None,
     scale: Scale | None = None,
     tick: Callable[[int], object] | None = None,
 ) -> Run:
     """Generate the traffic of a setting, put it through the pool, and estimate.
 
     ``conversations`` are turn lengths to draw from, None for the ShareGPT-like law. The paper's estimators get what the
-    paper gives them: λ0, and the means (35) to (37) over the measured conversations. ``ValueError`` where the run is
-    too small to say anything.
+    paper gives them: λ0, and the means (35) to (37) over the measured conversations. ``response`` is W^E2E of (80);
+    ``service`` is how long a prompt holds its blocks. ``ValueError`` where the run is too small to say anything.
     """
     scale = scale or Scale()
     generated = generate(
         draw_conversations(conversations, scale.warmup + scale.measured, seed),
-        Traffic(poisson(setting.arrival_rate), exponential(setting.mean_gap)),
+        Traffic(poisson(setting.arrival_rate), exponential(setting.mean_gap), response),
         block_size=BLOCK_SIZE,
         seed=seed,
         warmup=scale.warmup,
