@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from multiprocessing import current_process
 from types import ModuleType
 from typing import Any
 
-from vllm_hitratio_plugin.engine import flags
+from vllm_hitratio_plugin.engine import allowlist, flags
 from vllm_hitratio_plugin.engine.post_import import when_imported
 from vllm_hitratio_plugin.settings import enabled
 
@@ -25,6 +26,9 @@ def install() -> None:
     when_imported("vllm.v1.metrics.prometheus", _extend_registry)
     if enabled():
         flags.announce()
+    # Once a server: children have other names.
+    if current_process().name == "MainProcess" and (words := allowlist.advice()):
+        logger.warning("hitratio: %s", words)
 
 
 def _watch_schedulers(module: ModuleType) -> None:
@@ -43,7 +47,9 @@ def _watch_schedulers(module: ModuleType) -> None:
 
         return __init__
 
-    _wrap(module.Scheduler, "__init__", wrap)
+    # vllm-ascend puts a subclass in its place; vLLM's own class is below all of them.
+    own = next(base for base in module.Scheduler.__mro__ if base.__module__ == module.__name__)
+    _wrap(own, "__init__", wrap)
 
 
 def _extend_registry(module: ModuleType) -> None:
