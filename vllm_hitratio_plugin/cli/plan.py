@@ -134,9 +134,10 @@ def _is_url(source: str) -> bool:
 
 def _changes(options: argparse.Namespace, subject: Subject) -> list[Change]:
     from vllm_hitratio_plugin.planning.change import Change
+    from vllm_hitratio_plugin.planning.routing import ROUTINGS
     from vllm_hitratio_plugin.planning.second_tier import SecondTier
 
-    routings = [options.routing] if options.routing else ["sticky", "random"]
+    routings = [routing for routing in ROUTINGS if options.routing in (None, routing)]
     changes = [Change(load=factor) for factor in options.load or ()]
     changes += [Change(think_time=factor) for factor in options.think_time or ()]
     changes += [Change(block_size=tokens) for tokens in options.block_size or ()]
@@ -206,7 +207,7 @@ def _live(options: argparse.Namespace) -> list[Subject]:
 
 
 def _recorded(options: argparse.Namespace) -> Subject:
-    from vllm_hitratio_plugin.cli.replay import service_law
+    from vllm_hitratio_plugin.cli.replay import duration_law
     from vllm_hitratio_plugin.planning.demand import Demand
     from vllm_hitratio_plugin.planning.observation import observe
     from vllm_hitratio_plugin.planning.subject import Subject
@@ -214,7 +215,7 @@ def _recorded(options: argparse.Namespace) -> Subject:
     capacities = _capacities(options, options.block_bytes)
     if not capacities:
         raise UsageError("a trace needs --capacities or --capacity-gib, today's first")
-    service = service_law(options.service_time)
+    service = duration_law(options.service_time)
     make = _trace(options)
     trace, window = make(None)
     capacity = round(capacities[0])
@@ -294,10 +295,10 @@ def _configured(path: str) -> list[argparse.Namespace]:
     text = Path(path).read_bytes()
     try:
         if path.endswith(".toml"):
-            try:
-                import tomllib
-            except ImportError:
-                raise UsageError(f"{path}: TOML needs Python 3.11 or later; write the same as JSON") from None
+            if sys.version_info < (3, 11):
+                raise UsageError(f"{path}: TOML needs Python 3.11 or later; write the same as JSON")
+            import tomllib
+
             data = tomllib.loads(text.decode())
         else:
             data = json.loads(text)

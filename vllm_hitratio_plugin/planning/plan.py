@@ -1,0 +1,192 @@
+"""The plan for one model: today, every what-if, and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from vllm_hitratio_plugin.planning.change import Change
+from vllm_hitratio_plugin.planning.curve import GIB, Curve, Need
+from vllm_hitratio_plugin.planning.demand import Demand
+from vllm_hitratio_plugin.planning.subject import Subject
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The hit ratio under one change, and what follows from it."""
+
+    change: Change
+    demand: Demand
+    """After the change."""
+    capacity_blocks: float
+    """N in blocks of the demand's size; of each replica."""
+    block_bytes: float | None
+    hit_ratio: float | None
+    """ĥ(N); None where nothing is known at that capacity."""
+    second_tier: float | None
+    """Hits of the second tier beyond that; None without one, or where nothing is known."""
+    needs: Sequence[Need]
+    """Capacity for each target, on each replica."""
+    knee: float | None
+    """Blocks; see :attr:`Curve.knee`."""
+
+    @property
+    def total(self) -> float | None:
+        """Hits of both tiers."""
+        return None if self.hit_ratio is None else self.hit_ratio + (self.second_tier or 0.0)
+
+    @property
+    def replicas(self) -> int:
+        """How many share the traffic."""
+        return self.change.replicas or 1
+
+    @property
+    def prompt_tokens_per_hour(self) -> float:
+        """Of all replicas together."""
+        sketch = self.demand.sketch
+        return float(sketch.sizes[2].sum()) / sketch.seconds * self.replicas * _HOUR
+
+    @property
+    def saved_tokens_per_hour(self) -> float | None:
+        """Prompt tokens an hour that no prefill has to compute: hit blocks times their size; all replicas together."""
+        if self.total is None:
+            return None
+        sketch = self.demand.sketch
+        blocks_per_second = sketch.prompt_blocks / sketch.seconds * self.replicas
+        return self.total * blocks_per_second * self.demand.block_size * _HOUR
+
+    def gib(self, blocks: float | None) -> float | None:
+        """Blocks of this outcome in GiB; None where a block's bytes are unknown."""
+        return None if blocks is None or self.block_bytes is None else blocks * self.block_bytes / GIB
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One model's outcomes, and the options they were computed with."""
+
+    subject: Subject
+    today: Outcome
+    outcomes: Sequence[Outcome]
+    """One a change; the last one all of them together, where they can be."""
+    capacities: Sequence[float]
+    """Other capacities asked about, blocks."""
+    prefill_seconds_per_token: float | None
+
+    @property
+    def curve(self) -> Curve:
+        """Of today's traffic."""
+        return Curve(self.today.demand)
+
+    @property
+    def step_blocks(self) -> float:
+        """The capacity whose gain is quoted: one GiB, or 1,000 blocks where a block's bytes are unknown."""
+        return 1000.0 if self.subject.block_bytes is None else GIB / self.subject.block_bytes
+
+    def prefill_seconds_saved_per_hour(self, outcome: Outcome) -> float | None:
+        """Seconds of prefill an hour that hits save, on all replicas together; None where speed is unknown."""
+        tokens = outcome.saved_tokens_per_hour
+        if tokens is None or self.prefill_seconds_per_token is None:
+            return None
+        return tokens * self.prefill_seconds_per_token
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        curve, today = self.curve, self.today
+        sizes, ratios = curve.points(today.capacity_blocks)
+        asked = [today.capacity_blocks, *self.capacities]
+        return {
+            "model": self.subject.name,
+            "source": self.subject.source,
+            "notes": list(self.subject.notes),
+            "block_size": today.demand.block_size,
+            "block_bytes": self.subject.block_bytes,
+            "observed": self.subject.observed,
+            "ceiling": curve.ceiling,
+            "horizon_blocks": today.demand.horizon_blocks,
+            "knee_blocks": today.knee,
+            "knee_gib": today.gib(today.knee),
+            "gain_step_blocks": self.step_blocks,
+            "capacities": [
+                {
+                    "blocks": size,
+                    "gib": today.gib(size),
+                    "hit_ratio": curve.hit_ratio(size),
+                    "gain_of_next_step": curve.gain(size, self.step_blocks),
+                }
+                for size in asked
+            ],
+            "curve": [{"blocks": size, "hit_ratio": ratio} for size, ratio in zip(sizes, ratios, strict=True)],
+            "today": self._outcome(today),
+            "what_ifs": [self._outcome(outcome) for outcome in self.outcomes],
+        }
+
+    def _outcome(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "change": outcome.change.words,
+            "block_size": outcome.demand.block_size,
+            "replicas": outcome.replicas,
+            "capacity_blocks": outcome.capacity_blocks,
+            "pinned_blocks": outcome.demand.pinned_blocks,
+            "hit_ratio": outcome.hit_ratio,
+            "second_tier_hit_ratio": outcome.second_tier,
+            "knee_blocks": outcome.knee,
+            "targets": [
+                {"target": need.target, "blocks": need.blocks, "gib": outcome.gib(need.blocks), "reason": need.reason}
+                for need in outcome.needs
+            ],
+            "saved_tokens_per_hour": outcome.saved_tokens_per_hour,
+            "prefill_seconds_saved_per_hour": self.prefill_seconds_saved_per_hour(outcome),
+        }
+
+
+def plan(
+    subject: Subject,
+    changes: Sequence[Change],
+    *,
+    targets: Sequence[float] = (),
+    capacities: Sequence[float] = (),
+    prefill_seconds_per_token: float | None = None,
+) -> Plan:
+    """Work out every change by itself and, where no two of them are of the same kind, all together."""
+    together = _together(changes)
+    return Plan(
+        subject,
+        _outcome(subject, Change(), targets),
+        [_outcome(subject, change, targets) for change in (*changes, *together)],
+        capacities,
+        prefill_seconds_per_token,
+    )
+
+
+def _outcome(subject: Subject, change: Change, targets: Sequence[float]) -> Outcome:
+    demand = change.applied(subject.demand, subject.reblock)
+    scale = subject.demand.block_size / demand.block_size
+    capacity = subject.capacity_blocks * scale
+    curve = Curve(demand)
+    tier = change.second_tier
+    return Outcome(
+        change,
+        demand,
+        capacity,
+        None if subject.block_bytes is None else subject.block_bytes / scale,
+        curve.hit_ratio(capacity),
+        None if tier is None else tier.hit_ratio(demand, capacity),
+        [curve.need(target) for target in targets],
+        curve.knee,
+    )
+
+
+def _together(changes: Sequence[Change]) -> list[Change]:
+    merged: dict[str, Any] = {}
+    for change in changes:
+        for item in fields(change):
+            value = getattr(change, item.name)
+            if value == item.default or (item.name == "routing" and change.replicas is None):
+                continue
+            if item.name in merged:
+                return []
+            merged[item.name] = value
+    return [Change(**merged)] if len(changes) > 1 else []

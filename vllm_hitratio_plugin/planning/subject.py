@@ -1,0 +1,69 @@
+"""What is planned for: one model's traffic and the cache it has today."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vllm_hitratio_plugin.metrics.flow_record import from_record
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.planning.change import Reblock
+from vllm_hitratio_plugin.planning.demand import Demand
+
+
+class SubjectError(ValueError):
+    """What cannot be planned for; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model."""
+
+    name: str
+    source: str
+    """Where the traffic was seen, in words."""
+    demand: Demand
+    capacity_blocks: float
+    """N today, blocks."""
+    block_bytes: float | None = None
+    """Bytes of one block of ``demand.block_size`` tokens, on one worker; None: nothing can be said in GiB."""
+    observed: float | None = None
+    """Hit ratio that the cache of today had on this traffic."""
+    reblock: Reblock | None = None
+    """How another block size is had exactly; None: it is estimated."""
+    notes: Sequence[str] = ()
+    """What a reader should know of the source, a sentence each."""
+
+
+def live_subject(snapshot: Snapshot) -> Subject:
+    """The current window of a live engine.
+
+    Raises:
+        SubjectError: the snapshot has no estimate, or not the sums that what-ifs need.
+    """
+    name = f"{snapshot.model_name}, engine {snapshot.engine}"
+    estimate = snapshot.estimate
+    if not snapshot.modelled:
+        raise SubjectError(f"{name}: its KV cache is of a kind that is not modelled, so there is nothing to plan with")
+    if snapshot.flow is None:
+        raise SubjectError(
+            f"{name}: this page has no sums of the window; give the address of the plugin's exporter, which serves "
+            "/hitratio.json"
+        )
+    if estimate is None or not estimate.ready:
+        raise SubjectError(f"{name}: its window does not hold enough prompts and reuses for an estimate yet")
+    try:
+        sketch = from_record(snapshot.flow)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SubjectError(f"{name}: the sums of its window can't be read: {error}") from None
+    # The index remembers at least the largest capacity of the curve; what came back later was counted as new.
+    horizon = max([*estimate.curve, snapshot.capacity_blocks])
+    return Subject(
+        name,
+        f"live, the last {estimate.window_seconds:,.0f} s",
+        Demand(sketch, snapshot.block_size, snapshot.unhashed, horizon),
+        snapshot.capacity_blocks,
+        snapshot.block_bytes,
+        estimate.observed,
+        notes=("From a live window, so another block size is an approximation.",),
+    )
