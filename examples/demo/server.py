@@ -19,7 +19,7 @@ from examples.demo.progress import Progress
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
 
 HOST = "127.0.0.1"
-START_TIMEOUT = 240.0
+START_TIMEOUT = 600.0
 STOP_TIMEOUT = 5.0
 REAP_TIMEOUT = 3.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
