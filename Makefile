@@ -25,7 +25,7 @@ lint: env ## ruff and mypy --strict
 	$(RUN) ruff check $(CHECKED)
 	$(RUN) ruff format --check $(CHECKED)
 	$(RUN) mypy
-	$(RUN) mypy --ignore-missing-imports $(addprefix -p ,$(patsubst %/,%,$(subst examples/,examples.,$(wildcard examples/*/))))
+	$(RUN) mypy --ignore-missing-imports $(patsubst examples/%/__init__.py,-p examples.%,$(wildcard examples/*/__init__.py))
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
 	@$(RUN) benchmarks $(BENCH_ARGS)
