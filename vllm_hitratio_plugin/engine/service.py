@@ -13,7 +13,7 @@ from vllm_hitratio_plugin import __version__
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
 from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
 from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
-from vllm_hitratio_plugin.estimate import Counters
+from vllm_hitratio_plugin.estimate import Counters, Estimate
 from vllm_hitratio_plugin.metrics import snapshot as snapshots
 from vllm_hitratio_plugin.metrics.exporter import Exporter
 from vllm_hitratio_plugin.metrics.flow_record import to_record
@@ -26,8 +26,8 @@ logger = logging.getLogger("vllm.hitratio")
 #: Seconds between two looks at the queue: short, since a record keeps its request alive.
 _DRAIN_S = 0.5
 
-#: Earlier counters kept of one window.
-_LOOKS_BACK = 30
+#: Earlier counters kept, twenty a window: as many as the window may be stretched to, and one more.
+_LOOKS_BACK = 121
 
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10
@@ -110,7 +110,7 @@ class Service:
         self._recorder: Recorder | None = None
         self._monitor = self._new_monitor()
         # Counters over the last window, by monotonic time.
-        self._history: deque[tuple[float, Counters]] = deque()
+        self._history: deque[tuple[float, Counters]] = deque(maxlen=_LOOKS_BACK)
         self._snapshot = Snapshot(
             model_name=model_name,
             engine=engine,
@@ -217,7 +217,7 @@ class Service:
                     self._degrade("fit", f"the estimate is stale: {type(error).__name__}: {error}")
                 if state["fit_time"] is not None:
                     state["counters"] = monitor.counters
-                    state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters)
+                    state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters, state["estimate"])
                 state["index_blocks"] = monitor.tree.blocks
                 state["index_bytes"] = monitor.tree.bytes
                 state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
@@ -229,16 +229,17 @@ class Service:
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
-    def _window_ago(self, counters: Counters) -> tuple[Counters | None, float | None]:
-        """The youngest counters that are a window old, or the oldest there are, and their age in s."""
+    def _window_ago(self, counters: Counters, estimate: Estimate | None) -> tuple[Counters | None, float | None]:
+        """The youngest counters that are as old as the current window, or the oldest there are, and their age in s."""
         now, history = time.monotonic(), self._history
+        window = self._settings.window if estimate is None else estimate.window_seconds
         if history and history[-1][1].requests > counters.requests:
             # The monitor started anew.
             history.clear()
-        while len(history) > 1 and now - history[1][0] >= self._settings.window:
-            history.popleft()
-        before = history[0] if history else None
-        if not history or now - history[-1][0] >= self._settings.window / _LOOKS_BACK:
+        before = next((entry for entry in reversed(history) if now - entry[0] >= window), None)
+        if before is None and history:
+            before = history[0]
+        if not history or now - history[-1][0] >= self._settings.window / 20:
             history.append((now, counters))
         return (None, None) if before is None else (before[1], now - before[0])
 

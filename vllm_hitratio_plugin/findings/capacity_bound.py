@@ -29,7 +29,8 @@ def capacity_bound(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         f"{percent(evicted)} of the prompt blocks {traffic.window} had been cached and were evicted before they were "
         "asked "
         f"for again; an ideal LRU of {count(now, 'block')} loses them, too. {percent(traffic.share('hit'))} were hit, "
-        f"{percent(traffic.share('cold'))} had never been seen.",
+        f"{percent(traffic.share('cold'))} had never been seen, "
+        f"{percent(traffic.share('partial'))} were parts of blocks.",
     ]
     actions = []
     gain = evicted

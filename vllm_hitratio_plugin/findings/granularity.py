@@ -7,14 +7,18 @@ from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
 _NOTABLE = 0.15
 _BAD = 0.30
+#: Prompts that can never hit are worth a word from this share on, if they carry any weight.
+_SHORT = 0.10
+_WEIGHT = 0.02
 
 
 def granularity(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires by the share of prompt blocks that are the last, partly filled one (or hold the last token)."""
     partial = traffic.share("partial", "tail")
-    if partial < _NOTABLE:
-        return None
     block, counters = snapshot.block_size, traffic.counters
+    short = counters.requests > 0 and counters.short_prompts >= _SHORT * counters.requests and partial >= _WEIGHT
+    if partial < _NOTABLE and not short:
+        return None
     evidence = [
         f"{percent(partial)} of the prompt blocks {traffic.window} are the last one of their prompt, which is never "
         f"served from the cache: that costs up to {points(partial)} of hit ratio, whatever the capacity.",

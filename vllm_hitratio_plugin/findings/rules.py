@@ -26,6 +26,7 @@ from vllm_hitratio_plugin.findings.rewritten_history import rewritten_history
 from vllm_hitratio_plugin.findings.routing import fleet_routing, routing
 from vllm_hitratio_plugin.findings.spec_decode import spec_decode
 from vllm_hitratio_plugin.findings.traffic import Traffic
+from vllm_hitratio_plugin.findings.traffic_changed import traffic_changed
 from vllm_hitratio_plugin.findings.working_set import working_set
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     granularity,
     spec_decode,
     resets,
+    traffic_changed,
     working_set,
     degraded,
     not_modelled,

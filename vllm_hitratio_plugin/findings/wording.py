@@ -4,13 +4,12 @@ from __future__ import annotations
 
 
 def percent(share: float) -> str:
-    """A ratio as a percentage: two digits that count, never a rounded 0 or 100."""
+    """A ratio as a percentage: one digit behind the point, two where that would round it to 0 or to 100."""
     value = 100 * share
-    if value == 0 or abs(value) >= 9.95:
-        digits = 1 if 99.5 <= abs(value) < 100 else 0
-    else:
-        digits = 1 if abs(value) >= 0.95 else 2
-    return f"{value:.{digits}f} %"
+    text = f"{value:.1f}"
+    if (text in ("0.0", "-0.0") and value) or (text == "100.0" and value != 100):
+        text = f"{value:.2f}"
+    return f"{text.removesuffix('.0')} %"
 
 
 def points(difference: float) -> str:
@@ -39,7 +38,7 @@ def duration(seconds: float) -> str:
     """A time in the unit a person would use."""
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if seconds < 600:
+    if seconds < 570:
         return f"{seconds:.0f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"

@@ -33,8 +33,8 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         cliff = int(now / each) + 1
         evidence.append(
             f"{count(counters.conversations, 'conversation')} had {rounds:.1f} turns each, and every round adds "
-            f"{each:,.0f} "
-            f"blocks: in round {cliff} they need {capacity(cliff * each, snapshot.block_bytes)}, more than there is."
+            f"{each:,.0f} blocks: if all of them go on, in round {cliff} they need "
+            f"{capacity(cliff * each, snapshot.block_bytes)}, more than there is."
         )
         warned = cliff <= rounds + 1
     return Finding(

@@ -35,6 +35,7 @@ article h3 { font-size: 1rem; margin: .1rem 0 .3rem; } article .tag { color: var
 article ul { margin: .3rem 0; padding-left: 1.2rem; } summary { cursor: pointer; color: var(--quiet); }
 h4 { margin: .6rem 0 0; font-size: .875rem; } code { font-size: .85em; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--quiet); font-size: 12px; }
+@media (max-width: 32rem) { svg text { font-size: 19px; } }
 .bar { display: flex; height: 1.5rem; border-radius: .25rem; overflow: hidden; background: var(--line); }
 .bar span { min-width: 2px; } .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .5rem 0; padding: 0;
   list-style: none; font-size: .9rem; } .legend i { display: inline-block; width: .8rem; height: .8rem;
@@ -155,7 +156,7 @@ def _fates(traffic: Traffic) -> str:
 
 
 _WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 24, 12, 46
 
 
 def _curve(estimate: Estimate) -> str:
@@ -212,5 +213,5 @@ def _curve(estimate: Estimate) -> str:
 def _level(height: float, name: str, color: str) -> str:
     return (
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height:.1f}" y2="{height:.1f}" stroke="{color}" '
-        f'stroke-dasharray="6 4"/><text x="{_LEFT + 4}" y="{height - 4:.1f}">{name}</text>'
+        f'stroke-dasharray="6 4"/><text x="{_LEFT + 4}" y="{height + 14:.1f}">{name}</text>'
     )

@@ -18,7 +18,7 @@ from vllm_hitratio_plugin.workload.ledger import COLUMNS
 #: Labels without model_name and engine → value.
 _Values = dict[tuple[str, ...], float]
 
-_EXTRA = ("estimator", "capacity_blocks", "fate", "reason", "le", "version", "vllm_version", "unhashed")
+_EXTRA = ("estimator", "capacity_blocks", "fate", "reason", "le", "factor", "version", "vllm_version", "unhashed")
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,7 @@ def _estimate(read: _Reader, now: float, capacity: int) -> Estimate:
     reachable = read.one("hitratio_target_reachable")
     predicted = read.by_label("hitratio_predicted_ratio")
     stderr = read.by_label("hitratio_predicted_ratio_stderr")
+    drift, moved = read.by_label("hitratio_drift_ratio"), read.by_label("hitratio_drift_significant")
     return Estimate(
         time=now,
         window_seconds=read.one("hitratio_window_seconds") or 0.0,
@@ -233,4 +234,6 @@ def _estimate(read: _Reader, now: float, capacity: int) -> Estimate:
         reachable=None if reachable is None else bool(reachable),
         recommended_blocks=read.one("hitratio_recommended_capacity_blocks"),
         curve=read.by_size("hitratio_curve_ratio"),
+        drift=drift,
+        drifted=sorted((name for name in drift if moved.get(name)), key=lambda name: -abs(drift[name])),
     )
