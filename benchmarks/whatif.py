@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vllm_hitratio_plugin.planning.change import Change
+from vllm_hitratio_plugin.planning.curve import Curve
 from vllm_hitratio_plugin.planning.observation import Observation, Span, observe
 from vllm_hitratio_plugin.planning.routing import Routing
 from vllm_hitratio_plugin.planning.second_tier import SecondTier
@@ -185,7 +186,7 @@ def generated_cases(
         found = predicted(seen, capacity, Change())
         yield Case("ShareGPT", unhashed, f"capacity {capacity:,} blocks", today, found, replayed(base, capacity))
     for target in (0.3, 0.4):
-        needed = seen.demand.fit.capacity_for(target)
+        needed = Curve(seen.demand).need(target).blocks
         assert needed is not None
         found = replayed(base, round(needed))
         yield Case("ShareGPT", unhashed, f"target {target:g}: {needed:,.0f} blocks", today, target, found)

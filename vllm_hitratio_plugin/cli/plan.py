@@ -7,6 +7,7 @@ import datetime
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -297,9 +298,7 @@ def _configured(path: str) -> list[argparse.Namespace]:
         if path.endswith(".toml"):
             if sys.version_info < (3, 11):
                 raise UsageError(f"{path}: TOML needs Python 3.11 or later; write the same as JSON")
-            import tomllib
-
-            data = tomllib.loads(text.decode())
+            data = import_module("tomllib").loads(text.decode())
         else:
             data = json.loads(text)
     except ValueError as error:
@@ -341,7 +340,7 @@ def _arguments(key: str, value: Any) -> list[str]:
 
 
 def _print(plan: Plan) -> None:
-    from vllm_hitratio_plugin.planning.report import percent, size, summary
+    from vllm_hitratio_plugin.planning.report import percent, size, summary, whole
 
     today = plan.today
     print(f"{plan.subject.name} ({plan.subject.source})")
@@ -367,7 +366,7 @@ def _print(plan: Plan) -> None:
     if not plan.outcomes:
         return
     print()
-    columns = ["what if", "hit ratio", "points", *(f"for {percent(need.target)}" for need in today.needs)]
+    columns = ["what if", "hit ratio", "points", *(f"for {whole(need.target)}" for need in today.needs)]
     columns.append("tokens/h saved")
     if plan.prefill_seconds_per_token is not None:
         columns.append("prefill s/h saved")
@@ -375,7 +374,7 @@ def _print(plan: Plan) -> None:
     for outcome in (today, *plan.outcomes):
         total = outcome.total
         change = None if total is None or today.total is None else 100 * (total - today.total)
-        row = ["today" if outcome is today else outcome.change.words, percent(total)]
+        row = ["today" if outcome is today else outcome.words, percent(total)]
         row.append("-" if change is None else f"{change:+.1f}")
         row += [size(plan, outcome, need.blocks) for need in outcome.needs]
         tokens, spent = outcome.saved_tokens_per_hour, plan.prefill_seconds_saved_per_hour(outcome)

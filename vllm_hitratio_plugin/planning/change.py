@@ -31,11 +31,13 @@ class Change:
     """R, each with a cache of N blocks, sharing the traffic."""
     routing: Routing = "sticky"
     pinned: float | None = None
-    """Mean blocks in use on one replica."""
+    """Mean blocks in use on one replica, of today's size."""
     second_tier: SecondTier | None = None
+    """Of each replica, in blocks of today's size."""
 
     def applied(self, demand: Demand, reblock: Reblock | None = None) -> Demand:
         """The demand after the change; ``reblock`` is how another block size is had exactly, if at all."""
+        before = demand.block_size
         if self.block_size is not None:
             exact = reblock(self.block_size) if reblock is not None else None
             demand = exact if exact is not None else reblocked(demand, self.block_size)
@@ -46,7 +48,7 @@ class Change:
         if self.replicas is not None:
             demand = routed(demand, self.replicas, self.routing)
         if self.pinned is not None:
-            demand = pinned(demand, self.pinned)
+            demand = pinned(demand, self.pinned * before / demand.block_size)
         return demand
 
     @property

@@ -15,6 +15,8 @@ GIB = float(1 << 30)
 #: stretch it without end.
 _NEARLY_ALL = 0.99
 
+_SLOPE_WIDTH = 0.1
+
 
 @dataclass(frozen=True)
 class Need:
@@ -90,9 +92,16 @@ class Curve:
         return np.asarray(self._fit.hit_blocks(capacities) / max(self._fit.prompt_blocks, 1e-9))
 
     def gain(self, capacity: float, more: float) -> float | None:
-        """What ``more`` blocks beside ``capacity`` add to the hit ratio; None beyond what is known."""
-        before, after = self.hit_ratio(capacity), self.hit_ratio(capacity + more)
-        return None if before is None or after is None else after - before
+        """What ``more`` blocks beside ``capacity`` add to the hit ratio; None beyond what is known.
+
+        Where that is less than a fifth of ``capacity`` it is the slope over 10 % to both sides: a finer one would be
+        the noise of single runs.
+        """
+        low, high = capacity, capacity + more
+        if more < 2 * _SLOPE_WIDTH * capacity:
+            low, high = capacity * (1 - _SLOPE_WIDTH), capacity * (1 + _SLOPE_WIDTH)
+        before, after = self.hit_ratio(low), self.hit_ratio(high)
+        return None if before is None or after is None else (after - before) / (high - low) * more
 
     def points(self, capacity: float, count: int = 80) -> tuple[Array, Array]:
         """Capacities and ratios to draw, from a sixteenth of ``capacity`` to what shows all of it; both (count,)."""

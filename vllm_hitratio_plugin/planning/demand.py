@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from vllm_hitratio_plugin.model.flow import Fit, Flow, FlowSketch
+
+_GAP_WIDTH = 0.06
+_SPREAD = 6
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,21 @@ class Demand:
 
     @property
     def fit(self) -> Fit:
-        """Hits at any capacity."""
-        return self.flow.fit()
+        """Hits at any capacity.
+
+        The sketch knows gaps to some per cent only; each of its cells is spread over that width, or the curve would be
+        a staircase and its slope noise.
+        """
+        fit = self.flow.fit()
+        spread = 1 + _GAP_WIDTH * (np.arange(_SPREAD) - (_SPREAD - 1) / 2) / _SPREAD
+        idle = fit.ahead - fit.least_capacity
+        ahead = np.where(fit.ahead < 0, fit.ahead, fit.least_capacity + spread[:, None] * idle)
+        return replace(
+            fit,
+            runs=np.tile(fit.runs / _SPREAD, _SPREAD),
+            lengths=np.tile(fit.lengths, _SPREAD),
+            ahead=ahead.ravel(),
+        )
 
     @property
     def pinned_blocks(self) -> float:

@@ -53,13 +53,20 @@ def line_figure(
         parts.append(_text(_LEFT + 8, y_of(level[0]) - 6, level[1], "start", SOFT))
     path = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points)
     parts.append(f'<polyline points="{path}" fill="none" stroke="{BLUE}" stroke-width="2.5"/>')
-    shown = [mark for mark in marks if min(xs) <= mark.x <= max(xs)]
-    for mark, place in zip(shown, _places([y_of(mark.y) for mark in shown], [x_of(m.x) for m in shown]), strict=True):
+    shown = sorted((mark for mark in marks if min(xs) <= mark.x <= max(xs)), key=lambda mark: mark.x)
+    rising = ys[-1] >= ys[0]
+    taken: list[tuple[float, float]] = []
+    for mark in shown:
         x, y = x_of(mark.x), y_of(mark.y)
-        left = x > (_LEFT + right) * 0.55
+        # Above a rising curve there is room to the left, above a falling one to the right.
+        left = x > _LEFT + (0.3 if rising else 0.75) * (right - _LEFT)
+        place = y - 8
+        while any(abs(place - other) < 15 and abs(x - across) < 220 for across, other in taken):
+            place -= 5
+        taken.append((x, place))
         parts.append(_line(x, y, x, bottom, mark.color, 'stroke-dasharray="2 3"'))
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{mark.color}" stroke="#fff" stroke-width="1.5"/>')
-        parts.append(_text(x - 10 if left else x + 10, place + 4, mark.label, "end" if left else "start", mark.color))
+        parts.append(_text(x - 10 if left else x + 10, place, mark.label, "end" if left else "start", mark.color))
     return _svg(parts, HEIGHT, f"{y_label} over {x_label}")
 
 
@@ -77,6 +84,7 @@ def bar_figure(bars: Sequence[tuple[str, float, float]], *, reference: float, x_
     for tick in _ticks(top):
         parts.append(_line(x_of(tick), _TOP, x_of(tick), bottom, GRID))
         parts.append(_text(x_of(tick), bottom + 18, f"{100 * tick:.4g} %", "middle"))
+    parts.append(_line(x_of(reference), _TOP, x_of(reference), bottom, ORANGE, 'stroke-dasharray="5 4"'))
     for index, (name, first, second) in enumerate(bars):
         y = _TOP + step * index + 5
         color = SOFT if index == 0 else BLUE
@@ -84,7 +92,6 @@ def bar_figure(bars: Sequence[tuple[str, float, float]], *, reference: float, x_
         parts.append(_rect(x_of(first), y, x_of(first + second) - x_of(first), step - 11, "#8ab4f8"))
         parts.append(_text(left - 8, y + 14, name if len(name) < 46 else name[:44] + "…", "end"))
         parts.append(_text(x_of(first + second) + 7, y + 14, f"{100 * (first + second):.1f} %", "start"))
-    parts.append(_line(x_of(reference), _TOP, x_of(reference), bottom, ORANGE, 'stroke-dasharray="5 4"'))
     parts.append(_text((left + right) / 2, height - 8, x_label, "middle", SOFT))
     return _svg(parts, height, x_label)
 
@@ -107,17 +114,6 @@ def _y_axis(top: float, y_of: object, label: str, percent: bool) -> list[str]:
     turned = f'transform="rotate(-90 14 {middle:g})"'
     parts.append(_text(14, middle, label, "middle", SOFT, turned))
     return parts
-
-
-def _places(wanted: Sequence[float], across: Sequence[float]) -> list[float]:
-    """Heights for labels: where wanted, moved down where one already stands there."""
-    places: list[float] = []
-    for number, (y, x) in enumerate(zip(wanted, across, strict=True)):
-        place = y
-        while any(abs(place - places[other]) < 16 and abs(x - across[other]) < 260 for other in range(number)):
-            place += 4
-        places.append(place)
-    return places
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str, more: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from vllm_hitratio_plugin.planning.change import Change
@@ -37,6 +37,12 @@ class Outcome:
     def total(self) -> float | None:
         """Hits of both tiers."""
         return None if self.hit_ratio is None else self.hit_ratio + (self.second_tier or 0.0)
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        several = sum(getattr(self.change, item.name) is not None for item in fields(self.change)) > 2
+        return f"together: {self.change.words}" if several else self.change.words
 
     @property
     def replicas(self) -> int:
@@ -125,7 +131,7 @@ class Plan:
 
     def _outcome(self, outcome: Outcome) -> dict[str, Any]:
         return {
-            "change": outcome.change.words,
+            "change": outcome.words,
             "block_size": outcome.demand.block_size,
             "replicas": outcome.replicas,
             "capacity_blocks": outcome.capacity_blocks,
@@ -173,7 +179,7 @@ def _outcome(subject: Subject, change: Change, targets: Sequence[float]) -> Outc
         capacity,
         None if subject.block_bytes is None else subject.block_bytes / scale,
         curve.hit_ratio(capacity),
-        None if tier is None else tier.hit_ratio(demand, capacity),
+        None if tier is None else replace(tier, blocks=tier.blocks * scale).hit_ratio(demand, capacity),
         [curve.need(target) for target in targets],
         curve.knee,
     )

@@ -17,13 +17,16 @@ h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.25rem; margin: 2.
 h3 { font-size: 1rem; margin: 1.6rem 0 .3rem; } p { margin: .4rem 0; } .soft { color: #5b6875; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem; margin: 1rem 0; }
 .card { border: 1px solid #d9e0e6; border-radius: 8px; padding: .7rem .9rem; }
-.card b { display: block; font-size: 1.45rem; line-height: 1.25; } .card span { color: #5b6875; font-size: .85rem; }
+.card b { display: block; font-size: 1.3rem; line-height: 1.3; white-space: nowrap; }
+.card span { color: #5b6875; font-size: .85rem; }
 table { border-collapse: collapse; width: 100%; margin: .6rem 0; font-variant-numeric: tabular-nums;
   font-size: .92rem; }
 th, td { padding: .35rem .5rem; border-bottom: 1px solid #e3e8ed; text-align: right; vertical-align: top; }
 th { color: #5b6875; font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+td:not(:first-child) { white-space: nowrap; }
 figure { margin: .6rem 0 1rem; } figcaption { color: #5b6875; font-size: .87rem; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
+svg { width: 100%; height: auto; } svg text { font: 12px system-ui, "Segoe UI", Roboto, Arial, sans-serif;
+  paint-order: stroke; stroke: #fff; stroke-width: 4px; }
 footer { margin-top: 2.5rem; border-top: 1px solid #e3e8ed; padding-top: .8rem; font-size: .87rem; color: #5b6875; }
 @page { margin: 14mm; }
 @media print { body { margin: 0; max-width: none; padding: 0; font-size: 11pt; }
@@ -58,7 +61,10 @@ def size(plan: Plan, outcome: Outcome, blocks: float | None) -> str:
     if blocks is None:
         return "–"
     gib = outcome.gib(blocks)
-    return f"{blocks:,.0f} blocks" if gib is None else f"{gib:,.1f} GiB"
+    if gib is not None:
+        return f"{gib:,.1f} GiB"
+    other = f" of {outcome.demand.block_size}" if outcome.demand.block_size != plan.today.demand.block_size else ""
+    return f"{blocks:,.0f} blocks{other}"
 
 
 def summary(plan: Plan) -> list[str]:
@@ -80,15 +86,20 @@ def summary(plan: Plan) -> list[str]:
         )
     for need in today.needs:
         if need.blocks is None:
-            said.append(f"A hit ratio of {percent(need.target)}: {need.reason}.")
+            said.append(f"A hit ratio of {whole(need.target)}: {need.reason}.")
         else:
-            said.append(f"A hit ratio of {percent(need.target)} needs {size(plan, today, need.blocks)}.")
+            said.append(f"A hit ratio of {whole(need.target)} needs {size(plan, today, need.blocks)}.")
     return said
 
 
 def percent(ratio: float | None) -> str:
     """One digit; a dash for what is not known."""
     return "–" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def whole(ratio: float) -> str:
+    """As many digits as it has, for what was asked for."""
+    return f"{100 * ratio:g} %"
 
 
 def _overview(plans: Sequence[Plan]) -> str:
@@ -133,7 +144,10 @@ def _cards(plan: Plan) -> str:
         (percent(today.hit_ratio), "hit ratio, estimated"),
         (percent(plan.subject.observed), "hit ratio, observed") if plan.subject.observed is not None else None,
         (percent(plan.curve.ceiling), "ceiling: seen before"),
-        (size(plan, today, today.capacity_blocks), f"capacity, {today.capacity_blocks:,.0f} blocks"),
+        (
+            size(plan, today, today.capacity_blocks),
+            "capacity" if plan.subject.block_bytes is None else f"capacity, {today.capacity_blocks:,.0f} blocks",
+        ),
         (size(plan, today, today.knee), "knee of the curve"),
         (_millions(today.saved_tokens_per_hour), "prompt tokens an hour from cache"),
         (_hours(plan.prefill_seconds_saved_per_hour(today)), "prefill time saved an hour")
@@ -153,7 +167,7 @@ def _curve_figure(plan: Plan) -> str:
     marks = [Mark(today.capacity_blocks * unit, today.hit_ratio or 0.0, f"today {percent(today.hit_ratio)}", ORANGE)]
     for need in today.needs:
         if need.blocks is not None:
-            words = f"{percent(need.target)}: {size(plan, today, need.blocks)}"
+            words = f"{whole(need.target)}: {size(plan, today, need.blocks)}"
             marks.append(Mark(need.blocks * unit, need.target, words, GREEN))
     if today.knee is not None:
         at = curve.hit_ratio(today.knee) or 0.0
@@ -199,7 +213,7 @@ def _bars(plan: Plan) -> str:
     bars = [("today", plan.today.hit_ratio or 0.0, 0.0)]
     for outcome in plan.outcomes:
         if outcome.hit_ratio is not None:
-            bars.append((outcome.change.words, outcome.hit_ratio, outcome.second_tier or 0.0))
+            bars.append((outcome.words, outcome.hit_ratio, outcome.second_tier or 0.0))
     drawn = bar_figure(bars, reference=plan.today.hit_ratio or 0.0, x_label="hit ratio at today's capacity per replica")
     return f"<figure>{drawn}<figcaption>Light blue: served by the second tier.</figcaption></figure>"
 
@@ -219,13 +233,17 @@ def _capacity_table(plan: Plan) -> str:
                 "–" if gain is None else f"{100 * gain:+.2f} points",
             ]
         )
-    return _table(["blocks", "GiB", "hit ratio", f"next {per}"], rows)
+    columns = ["blocks", "GiB", "hit ratio", f"next {per}"]
+    if plan.subject.block_bytes is None:
+        columns.pop(1)
+        rows = [[row[0], *row[2:]] for row in rows]
+    return _table(columns, rows)
 
 
 def _what_if_table(plan: Plan) -> str:
     today = plan.today
     columns = ["what if", "hit ratio", "change, points"]
-    columns += [f"capacity for {percent(need.target)}" for need in today.needs]
+    columns += [f"capacity for {whole(need.target)}" for need in today.needs]
     columns += ["tokens an hour from cache"]
     if plan.prefill_seconds_per_token is not None:
         columns.append("prefill saved an hour")
@@ -234,7 +252,7 @@ def _what_if_table(plan: Plan) -> str:
         ratio = outcome.total
         change = None if ratio is None or today.total is None else 100 * (ratio - today.total)
         row = [
-            "today" if outcome is today else outcome.change.words,
+            "today" if outcome is today else outcome.words,
             percent(ratio),
             "" if outcome is today else "–" if change is None else f"{change:+.1f}",
         ]
