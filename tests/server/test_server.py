@@ -1,0 +1,118 @@
+"""One real server with the plugin: both pages, vLLM's own counters, and its log."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
+
+pytestmark = [pytest.mark.server, pytest.mark.vllm]
+
+OPTIONS = ("--hitratio-target", "0.5", "--hitratio-window", "60", "--hitratio-interval", "0.5")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model: Path, shim: Path, folder: Path) -> Iterator[Server]:
+    snapshots = str(folder / "snapshots")
+    with serve(tiny_model, folder / "log", *OPTIONS, paths=[shim], HITRATIO_SNAPSHOT_DIR=snapshots) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def requests(server: Server) -> int:
+    """The load, once; waits until all of it is published."""
+    sent = server.drive(conversations=70)
+    server.wait_for("all prompts published", lambda: server.value("hitratio_prompts_total") == sent)
+    return sent
+
+
+def test_counters_are_vllms_own_exactly(server: Server, requests: int) -> None:
+    found = server.samples()
+
+    def value(name: str) -> float:
+        ((_, one),) = found[name]
+        return one
+
+    assert value("hitratio_prompt_tokens_total") == value("vllm:prefix_cache_queries_total")
+    assert value("hitratio_hit_tokens_total") == value("vllm:prefix_cache_hits_total") > 0
+    assert value("hitratio_hit_blocks_total") == value("hitratio_hit_tokens_total") / BLOCK_SIZE
+    assert value("hitratio_prompts_total") == requests
+    assert value("hitratio_capacity_blocks") == CAPACITY
+    assert value("hitratio_block_size_tokens") == BLOCK_SIZE
+    assert value("hitratio_capacity_bytes") > 0
+
+
+def test_labels_are_vllms_own(server: Server, requests: int) -> None:
+    found = server.samples()
+    ((vllms, _),) = found["vllm:prefix_cache_queries_total"]
+    for name, samples in found.items():
+        if name.startswith("hitratio_"):
+            for labels, _ in samples:
+                assert {"model_name": labels["model_name"], "engine": labels["engine"]} == vllms, name
+
+
+def test_both_pages_show_the_same(server: Server, requests: int) -> None:
+    """Idle by now: counters stand still (ages and windows do not)."""
+
+    def counters(samples: Samples) -> Samples:
+        return {name: found for name, found in samples.items() if name.startswith("hitratio_") and "_total" in name}
+
+    on_vllm, on_exporter = counters(server.samples()), counters(server.samples(server.exporter_port))
+    assert on_vllm == on_exporter
+    assert len(on_vllm) >= 8
+
+
+def test_predictions_are_there_and_near(server: Server, requests: int) -> None:
+    observed = server.value("hitratio_observed_ratio")
+    predicted = server.value("hitratio_predicted_ratio", estimator="reuse_time")
+    ceiling = server.value("hitratio_ceiling_ratio")
+    assert observed is not None
+    assert predicted is not None
+    assert ceiling is not None
+    assert 0 < observed < ceiling
+    assert predicted == pytest.approx(observed, abs=0.1)  # a load this short says no more
+    assert server.value("hitratio_gap_stderr") is not None
+    assert server.value("hitratio_target_ratio") == 0.5
+    assert all(on == 0 for _, on in server.samples()["hitratio_degraded"])
+
+
+def test_requests_beside_the_usual(server: Server, requests: int) -> None:
+    """Ids of conversations of any kind, prompt logprobs, a prompt shorter than a block: all are served."""
+    prompt = [7] * 40
+    assert server.complete(prompt, vllm_xargs={"conversation_id": "ä" * 300, "turn": 1}) == 200
+    assert server.complete(prompt, vllm_xargs={"session_id": 5}) == 200
+    assert server.complete(prompt, session_id="") == 200
+    assert server.complete(prompt, prompt_logprobs=1) == 200
+    assert server.complete(prompt, cache_salt="salt") == 200
+    assert server.complete([1]) == 200
+    # Five more prompts: the one with prompt_logprobs may not read the cache, and is none.
+    server.wait_for("five more prompts", lambda: server.value("hitratio_prompts_total") == requests + 5)
+    assert server.value("hitratio_prompt_tokens_total") == server.value("vllm:prefix_cache_queries_total")
+    assert server.value("hitratio_hit_tokens_total") == server.value("vllm:prefix_cache_hits_total")
+    assert all(on == 0 for _, on in server.samples()["hitratio_degraded"])
+
+
+def test_it_said_where_its_metrics_are_and_nothing_else(server: Server, requests: int) -> None:
+    lines = server.lines()
+    assert sum(f":{server.exporter_port}/metrics" in line for line in lines) == 1
+    assert not [line for line in lines if "WARNING" in line or "ERROR" in line]
+
+
+def test_the_last_of_all_a_snapshot_folder_that_is_gone(server: Server, folder: Path, requests: int) -> None:
+    """Nothing can be handed to the API server any more: said once, and shown on the engine's own page."""
+    shutil.rmtree(folder / "snapshots")
+    (folder / "snapshots").write_text("in the way")
+    port = server.exporter_port
+    server.wait_for("degraded", lambda: server.value("hitratio_degraded", port, reason="snapshot") == 1)
+    server.drive(conversations=5, seed=2)
+    assert not any(name.startswith("hitratio_") for name in server.samples())
+    server.wait_for("all published", lambda: server.value("hitratio_prompts_total", port) == requests + 5 + 20)
+    assert sum("not up to date" in line for line in server.lines()) == 1
+    os.unlink(folder / "snapshots")
