@@ -54,6 +54,11 @@ def request(
 def fitting(function: Callable[..., Any], **arguments: Any) -> Any:
     """Call it with those of the arguments that this version knows."""
     known = inspect.signature(function).parameters
+    for base in getattr(function, "__mro__", ()):
+        # A subclass that passes everything on knows what its parent knows.
+        if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+            break
+        known = inspect.signature(base.__init__).parameters
     return function(**{name: value for name, value in arguments.items() if name in known})
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import drive
+
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
 from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, RESET, Recorder
 from vllm_hitratio_plugin.engine.service import Service

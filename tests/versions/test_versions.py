@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Results by version, run when first asked for."""
     folder = tmp_path_factory.mktemp("versions")
 
@@ -53,7 +52,7 @@ def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
             self[version] = run(version, model, folder / f"{version}.json")
             return self[version]
 
-    yield Results()
+    return Results()
 
 
 def run(version: str, model: Path, result: Path) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def run(version: str, model: Path, result: Path) -> dict[str, Any]:
         pytest.skip("the Python of a vLLM needs its torch, which is not installed here")
     try:
         path = os.pathsep.join((str(wheels.vllm(version)), str(wheels.extras())))
-    except wheels.Unavailable as error:
+    except wheels.UnavailableError as error:
         pytest.skip(str(error))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HITRATIO_")} | {
         "PYTHONPATH": path,

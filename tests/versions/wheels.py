@@ -1,4 +1,4 @@
-"""Engines of other versions: wheels (or sdists) fetched without their dependencies and unpacked, without their binaries.
+"""Engines of other versions: wheels (or sdists) fetched without their dependencies, unpacked without their binaries.
 
 The cache manager, the scheduler and the command line of vLLM are Python, so that is all a version needs to be tested in
 the environment of another one (VLLM.md, machine notes).
@@ -41,13 +41,16 @@ ASCEND = {"0.22.1rc1": "0.22.1", "0.23.0": "0.23.0", "0.30.0rc2": "0.30.0"}
 #: What older versions import and the environment of 0.32.0 has no more, pure Python.
 EXTRAS = ("gguf", "diskcache")
 
+#: What vLLM-Ascend imports beyond that.
+ASCEND_EXTRAS = ("pandas", "python-dateutil", "six", "pytz", "tzdata")
+
 #: What the metadata of a vllm-ascend sdist is made with.
 _BUILDERS = ("setuptools_scm", "vcs_versioning")
 
 _WAIT_S = 900
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """The registry does not have it, or can't be reached; the message says which."""
 
 
@@ -64,6 +67,11 @@ def ascend(version: str) -> Path:
 def extras() -> Path:
     """The folder of :data:`EXTRAS`."""
     return _installed("extras", EXTRAS)
+
+
+def ascend_extras() -> Path:
+    """The folder of :data:`ASCEND_EXTRAS`."""
+    return _installed("ascend-extras", ASCEND_EXTRAS)
 
 
 def _installed(name: str, distributions: tuple[str, ...]) -> Path:
@@ -100,10 +108,10 @@ def _pip(command: str, *arguments: str, builders: Path | None = None) -> None:
     try:
         done = subprocess.run([*pip, *arguments], capture_output=True, text=True, timeout=_WAIT_S, env=environment)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{arguments[-1]} did not arrive within {_WAIT_S} s") from None
+        raise UnavailableError(f"{arguments[-1]} did not arrive within {_WAIT_S} s") from None
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.lower().startswith("error")] or ["no reason given"]
-        raise Unavailable(f"pip could not get {arguments[-1]}: {errors[-1][7:]}")
+        raise UnavailableError(f"pip could not get {arguments[-1]}: {errors[-1][7:]}")
 
 
 def _extract(archive: Path, folder: Path) -> None:
@@ -146,9 +154,9 @@ def main() -> None:
     for get, version in [(vllm, version) for version in VLLM] + [(ascend, version) for version in ASCEND]:
         try:
             print(f"{get.__name__} {version}: {get(version)}")
-        except Unavailable as error:
+        except UnavailableError as error:
             print(f"{get.__name__} {version}: {error}")
-    print(f"extras: {extras()}")
+    print(f"extras: {extras()} {ascend_extras()}")
 
 
 if __name__ == "__main__":

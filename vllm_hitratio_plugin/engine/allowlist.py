@@ -34,7 +34,8 @@ def advice(env: Mapping[str, str] | None = None) -> str | None:
         return None
     names = [name for name in (name.strip() for name in allowed) if name and name not in missing]
     works = ",".join([*names, *missing])
+    whose = ", ".join(sorted(name.replace("_", "-") for name in brought))
     return (
-        f"VLLM_PLUGINS leaves out {', '.join(missing)} of {', '.join(sorted(brought))}, which does not work without: "
+        f"VLLM_PLUGINS leaves out {', '.join(missing)} of {whose}, which does not work without: "
         f"unset VLLM_PLUGINS, or use VLLM_PLUGINS={works}"
     )
