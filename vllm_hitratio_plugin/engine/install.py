@@ -24,6 +24,7 @@ def install() -> None:
     when_imported("vllm.engine.arg_utils", flags.add_to)
     when_imported("vllm.v1.core.sched.scheduler", _watch_schedulers)
     when_imported("vllm.v1.metrics.prometheus", _extend_registry)
+    when_imported("prometheus_client.multiprocess", _extend_multiprocess)
     if enabled():
         flags.announce()
     # Once a server: children have other names.
@@ -69,6 +70,26 @@ def _extend_registry(module: ModuleType) -> None:
         return get_prometheus_registry
 
     _wrap(module, "get_prometheus_registry", wrap)
+
+
+def _extend_multiprocess(module: ModuleType) -> None:
+    """With several API servers the page of ``/metrics`` is made from a new registry at each scrape."""
+
+    def wrap(original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(self: Any, registry: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - as above
+            original(self, registry, *args, **kwargs)
+            if enabled() and registry is not None:
+                try:
+                    from vllm_hitratio_plugin.metrics.collector import register_snapshots
+
+                    register_snapshots(registry)
+                except Exception:
+                    logger.exception("hitratio: its metrics are missing on this server's /metrics")
+
+        return __init__
+
+    _wrap(module.MultiProcessCollector, "__init__", wrap)
 
 
 def _wrap(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
