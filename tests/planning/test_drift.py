@@ -1,5 +1,7 @@
 """Drift: sums to the whole always; the one factor that changed is named and explains the change."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -41,7 +43,7 @@ def slots(
     return made
 
 
-CHANGES = {
+CHANGES: dict[str, Any] = {
     "arrival_rate": {"rate": 2.0},
     "size": {"size": 15.0},
     "gaps": {"gap": 200.0},
