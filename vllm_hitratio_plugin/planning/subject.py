@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vllm_hitratio_plugin.estimate import REUSE_TIME
 from vllm_hitratio_plugin.metrics.flow_record import from_record
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.planning.change import Reblock
 from vllm_hitratio_plugin.planning.demand import Demand
+
+#: Mean rates and rates slot by slot may differ by that much in the hit ratio before it is said.
+_MOVED = 0.01
 
 
 class SubjectError(ValueError):
@@ -58,12 +62,20 @@ def live_subject(snapshot: Snapshot) -> Subject:
         raise SubjectError(f"{name}: the sums of its window can't be read: {error}") from None
     # The index remembers at least the largest capacity of the curve; what came back later was counted as new.
     horizon = max([*estimate.curve, snapshot.capacity_blocks])
+    demand = Demand(sketch, snapshot.block_size, snapshot.unhashed, horizon)
+    notes = ["From a live window, so another block size is an approximation."]
+    mean, resolved = demand.fit.hit_ratio(snapshot.capacity_blocks), estimate.predicted[REUSE_TIME]
+    if mean is not None and resolved is not None and abs(mean - resolved) > _MOVED:
+        notes.append(
+            f"The traffic moved within the window: what-ifs go by its mean rates, which give {100 * mean:.1f} %, while "
+            f"the engine's own estimate, slot by slot, is {100 * resolved:.1f} %."
+        )
     return Subject(
         name,
         f"live, the last {estimate.window_seconds:,.0f} s",
-        Demand(sketch, snapshot.block_size, snapshot.unhashed, horizon),
+        demand,
         snapshot.capacity_blocks,
         snapshot.block_bytes,
         estimate.observed,
-        notes=("From a live window, so another block size is an approximation.",),
+        notes=notes,
     )

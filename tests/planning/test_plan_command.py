@@ -1,0 +1,221 @@
+"""``hitratio plan``: what it prints and writes, and one sentence for what it can't use."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_hitratio_plugin.cli import main
+from vllm_hitratio_plugin.metrics.flow_record import to_record
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.replay.arrivals import poisson
+from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
+from vllm_hitratio_plugin.replay.law import exponential
+from vllm_hitratio_plugin.workload.access import Access
+
+BLOCK_SIZE = 128
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Mooncake's format, 400 conversations."""
+    made = generate(draw_conversations(None, 400), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
+    path = tmp_path_factory.mktemp("plan") / "trace.jsonl"
+    lines = (
+        {"timestamp": p.time * 1000, "input_length": p.tokens, "hash_ids": list(p.blocks), "session_id": p.conversation}
+        for p in made.prompts
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    made = generate(draw_conversations(None, 2500), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
+    monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
+    for key, prompt in enumerate(made.prompts):
+        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, 0, 0, prompt.conversation))
+        monitor.release(prompt.time, key)
+    estimate = monitor.refresh(made.prompts[-1].time)
+    return Snapshot(
+        "model",
+        "0",
+        "1",
+        "1",
+        "head",
+        0.0,
+        1000,
+        BLOCK_SIZE,
+        18 << 20,
+        True,
+        counters=monitor.counters,
+        estimate=estimate,
+        flow=to_record(monitor.flow.sketch),
+    )
+
+
+@pytest.fixture
+def address(snapshot: Snapshot) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = snapshot.to_json().encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["plan", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["models"]
+
+
+def test_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(
+        capsys,
+        *(str(trace), "--capacity-gib", "20,40", "--block-bytes", "18MiB", "--target", "0.2", "--target", "0.99"),
+        *("--load", "2", "--block-size", "256", "--prefill-tokens-per-second", "1000"),
+    )
+    assert model["today"]["capacity_blocks"] == 1137
+    assert model["today"]["hit_ratio"] == pytest.approx(model["observed"], abs=0.03)
+    assert [size["gib"] for size in model["capacities"]] == pytest.approx([20, 40], abs=0.02)
+    assert model["today"]["targets"][0]["gib"] > 0
+    assert model["today"]["targets"][1]["blocks"] is None
+    assert "no capacity" in model["today"]["targets"][1]["reason"]
+    assert [what["change"] for what in model["what_ifs"]] == [
+        "traffic × 2",
+        "blocks of 256 tokens",
+        "together: blocks of 256 tokens, traffic × 2",
+    ]
+    tokens, seconds = (model["today"][f"{key}_per_hour"] for key in ("saved_tokens", "prefill_seconds_saved"))
+    assert seconds == pytest.approx(tokens / 1000)
+
+
+def test_a_live_engine(address: str, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(capsys, address, "--replicas", "4", "--routing", "random")
+    assert snapshot.estimate is not None
+    assert model["today"]["hit_ratio"] == pytest.approx(snapshot.estimate.predicted["reuse_time"], abs=0.02)
+    assert model["block_bytes"] == 18 << 20
+    assert model["what_ifs"][0]["hit_ratio"] < model["today"]["hit_ratio"] + 0.02
+    assert model["horizon_blocks"] == max(snapshot.estimate.curve)
+
+
+def test_the_report_is_one_file_without_network(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    assert main(["plan", str(trace), "--capacities", "1000,2000", "--target", "0.2", "--html", str(page)]) == 0
+    text = page.read_text()
+    assert len(text) < 100_000
+    assert text.count("<svg") == 3
+    assert "<script" not in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+    class Tags(HTMLParser):
+        open: list[str]
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag != "meta":
+                self.open.append(tag)
+            assert not {"src", "href"} & {name for name, _ in attrs}
+
+        def handle_endtag(self, tag: str) -> None:
+            if self.open and self.open[-1] == tag:
+                self.open.pop()
+
+    tags = Tags()
+    tags.open = []
+    tags.feed(text)
+    assert set(tags.open) <= {"line", "rect", "circle", "polyline"}
+    assert str(page) in capsys.readouterr().out
+
+
+def test_names_are_escaped(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert main(["plan", str(trace), "--capacities", "1000", "--name", "<b>&", "--html", str(page)]) == 0
+    assert "<b>&" not in page.read_text()
+
+
+@pytest.mark.parametrize("suffix", ["json", "toml"])
+def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if suffix == "toml" and sys.version_info < (3, 11):
+        pytest.skip("TOML needs Python 3.11")
+    models: list[dict[str, Any]] = [
+        {"name": "small", "source": trace.name, "capacities": [500, 1000], "load": [2, 3]},
+        {"name": "large", "source": trace.name, "capacities": [4000], "replicas": 2, "routing": "sticky"},
+    ]
+    config = trace.with_name(f"models.{suffix}")
+    if suffix == "json":
+        config.write_text(json.dumps({"model": models}))
+    else:
+        lines = [
+            f"{key} = {json.dumps(value)}\n" if value is not None else "[[model]]\n"
+            for model in models
+            for key, value in [("", None), *model.items()]
+        ]
+        config.write_text("".join(lines))
+    small, large = planned(capsys, "--config", str(config))
+    assert (small["model"], large["model"]) == ("small", "large")
+    assert [what["change"] for what in small["what_ifs"]] == ["traffic × 2", "traffic × 3"]
+    assert large["what_ifs"][0]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give one of a trace"),
+        (["TRACE"], "needs --capacities"),
+        (["TRACE", "--capacity-gib", "4"], "needs --block-bytes"),
+        (["TRACE", "--capacities", "0"], "at least 1"),
+        (["TRACE", "--capacities", "100", "--target", "40"], "between 0 and 1"),
+        (["TRACE", "--capacities", "100", "--load", "0"], "positive"),
+        (["TRACE", "--capacities", "1000", "--pinned", "5"], "--service-time"),
+        (["TRACE", "--capacities", "100", "--gap", "5"], "has its own times"),
+        (["/no/such/trace", "--capacities", "100"], "no such file"),
+        (["http://127.0.0.1:9"], "can't be reached"),
+        (["http://127.0.0.1:9", "--gap", "5"], "is for traces"),
+        (["--config", "/no/such/file.json"], "no such file"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], sentence: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *(str(trace) if argument == "TRACE" else argument for argument in arguments)]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "models.json"),
+        ('{"model": []}', "a list 'model'"),
+        ('{"model": [{"name": "a"}]}', "'source'"),
+        ('{"model": [{"name": "a", "source": "x", "lod": 2}]}', "model a: unrecognized arguments"),
+    ],
+)
+def test_a_bad_config_is_one_sentence(
+    text: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "models.json"
+    config.write_text(text)
+    assert main(["plan", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
