@@ -213,7 +213,8 @@ def _bars(plan: Plan) -> str:
     bars = [("today", plan.today.hit_ratio or 0.0, 0.0)]
     for outcome in plan.outcomes:
         if outcome.hit_ratio is not None:
-            bars.append((outcome.words, outcome.hit_ratio, outcome.second_tier or 0.0))
+            name = "all together" if outcome.words.startswith("together") else outcome.words
+            bars.append((name, outcome.hit_ratio, outcome.second_tier or 0.0))
     drawn = bar_figure(bars, reference=plan.today.hit_ratio or 0.0, x_label="hit ratio at today's capacity per replica")
     return f"<figure>{drawn}<figcaption>Light blue: served by the second tier.</figcaption></figure>"
 
