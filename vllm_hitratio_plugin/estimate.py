@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vllm_hitratio_plugin.workload import ledger as ledgers
 
@@ -115,3 +116,10 @@ class Counters:
     interarrival_buckets: list[int] = field(default_factory=list)
     """Turns per bucket of ``monitor.INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
     interarrival_seconds: float = 0.0
+
+    def copy(self) -> Counters:
+        """The sums as they are now."""
+        inside: dict[str, Any] = {
+            name: value.copy() for name, value in vars(self).items() if isinstance(value, (dict, list))
+        }
+        return replace(self, **inside)

@@ -6,7 +6,6 @@ with the records.
 
 from __future__ import annotations
 
-import copy
 import math
 from array import array
 from collections.abc import Callable, Hashable, Sequence
@@ -106,7 +105,7 @@ class Monitor:
             shadow_curve_hit_blocks=dict.fromkeys(self.grid, 0.0),
             interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
         )
-        self._published = copy.deepcopy(self._counters)
+        self._published = self._counters.copy()
         # Not counted yet: idle gaps and lengths of reusable runs, what is ahead of them in the LRU stack, and how long
         # ago their conversation let go; interarrival times, reusable blocks by lag, and the rows of ``batch.Prompts``;
         # then reusable returning blocks since the last refresh.
@@ -275,7 +274,7 @@ class Monitor:
             share = paper * whole.prompt_blocks / whole.returning_blocks
             self._counters.predicted_hit_blocks[MEAN_FIELD] += self._returning * share
         self._returning = 0.0
-        self._published = copy.deepcopy(self._counters)
+        self._published = self._counters.copy()
         self._count(self.window.open, self._published)
         if self._drift_due:
             self.drift, self._drift_due = self._drifted(slots), False

@@ -32,7 +32,7 @@ def to_record(sketch: FlowSketch) -> dict[str, Any]:
             value = _joined(value)
         elif item.name == "turn_gaps":
             value = value[:, value[1] > 0]
-        record[item.name] = [[_short(x) for x in row] for row in value] if item.name in _TABLES else _short(value)
+        record[item.name] = [_short_row(row) for row in value] if item.name in _TABLES else _short(value)
     return record
 
 
@@ -69,6 +69,15 @@ def _joined(cells: Array) -> Array:
         cells = np.array([keys, *(np.bincount(index, weights=row, minlength=len(keys)) for row in cells[1:])])
         gaps, lengths = keys // _WIDTH, keys % _WIDTH
     return cells
+
+
+def _short_row(values: Array) -> list[Any]:
+    """Six digits, and no decimal point where all are whole."""
+    with np.errstate(divide="ignore"):
+        digits = np.where(values == 0, 0, 5 - np.floor(np.log10(np.abs(values))))
+    scale = 10.0 ** np.abs(digits)
+    rounded = np.where(digits >= 0, np.rint(values * scale) / scale, np.rint(values / scale) * scale)
+    return (rounded.astype(np.int64) if (rounded == np.rint(rounded)).all() else rounded).tolist()  # type: ignore[no-any-return]
 
 
 def _short(value: float) -> float | int | None:

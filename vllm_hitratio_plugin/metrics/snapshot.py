@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from vllm_hitratio_plugin.estimate import Counters, Estimate
@@ -81,8 +81,8 @@ class Snapshot:
     """Active degradations and the words that explain them."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """For JSON: what is inside is shared with the snapshot, and to be left as it is."""
+        return {name: vars(value) if is_dataclass(value) else value for name, value in vars(self).items()}
 
     def to_json(self) -> str:
         """One line of JSON."""
