@@ -78,6 +78,16 @@ def _vllm_version() -> str:
     return str(getattr(vllm, "__version__", "unknown"))
 
 
+def _where(error: BaseException) -> str:
+    """What kind of error and where; not its text, which may hold a block's hash, an id or tokens."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return type(error).__name__
+    return f"{type(error).__name__} in {os.path.basename(frame.tb_frame.f_code.co_filename)}, line {frame.tb_lineno}"
+
+
 class Service:
     """Everything of ours that runs in an EngineCore process, away from its step.
 
@@ -174,7 +184,7 @@ class Service:
         if recorder is None:
             return
         if recorder.error is not None:
-            self._degrade("hook", f"recording stopped: {type(recorder.error).__name__}: {recorder.error}")
+            self._degrade("hook", f"recording stopped: {_where(recorder.error)}")
             self._recorder = None
             return
         if recorder.full:
@@ -186,12 +196,10 @@ class Service:
                 self._take(queue.popleft())
         except Exception as error:
             self._failures += 1
-            self._degrade("workload", f"the estimate starts anew: {type(error).__name__}: {error}")
+            self._degrade("workload", f"the estimate starts anew: {_where(error)}")
             self._monitor = self._new_monitor()
             if self._failures >= _FAILURES:
-                self._degrade(
-                    "workload", f"recording stopped after {_FAILURES} failures: {type(error).__name__}: {error}"
-                )
+                self._degrade("workload", f"recording stopped after {_FAILURES} failures: {_where(error)}")
                 recorder.close()
                 self._recorder = None
 
@@ -214,7 +222,7 @@ class Service:
                     state["fit_seconds"] = time.perf_counter() - began
                 except Exception as error:
                     # The last good estimate stays, with its own timestamp: stale is told from wrong by that.
-                    self._degrade("fit", f"the estimate is stale: {type(error).__name__}: {error}")
+                    self._degrade("fit", f"the estimate is stale: {_where(error)}")
                 if state["fit_time"] is not None:
                     state["counters"] = monitor.counters
                     state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters, state["estimate"])
@@ -254,7 +262,7 @@ class Service:
                     with self._lock:
                         self.drain()
             except Exception as error:
-                self._degrade("workload", f"{type(error).__name__}: {error}")
+                self._degrade("workload", _where(error))
 
     def _take(self, record: tuple[Any, ...]) -> None:
         kind = record[0]
