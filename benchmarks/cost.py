@@ -9,7 +9,9 @@ virtual time, with window and index full. All times are CPU time of one thread, 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
+import inspect
 import itertools
 import json
 import os
@@ -39,6 +41,19 @@ BARS = {20: (0.05, 0.25), 200: (0.01, 0.15)}
 
 FILL_S = 700.0
 """Virtual seconds before anything is timed: more than the window."""
+
+
+_USUAL = {
+    "num_lookahead_tokens": 0,
+    "num_external_computed_tokens": 0,
+    "delay_cache_blocks": False,
+    "num_encoder_tokens": 0,
+    "full_sequence_must_fit": True,
+    "reserved_blocks": 0,
+    "has_scheduled_reqs": True,
+    "skip_zeroing_group_ids": (),
+}
+"""What else the scheduler passes with each admission, where the installed vLLM knows it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -204,8 +219,6 @@ def _chunks(turns: Iterator[Turn], count: int) -> Iterable[list[Turn]]:
 
 
 def _manager(capacity_blocks: int) -> Any:
-    import inspect
-
     import torch
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
@@ -223,6 +236,11 @@ def _manager(capacity_blocks: int) -> Any:
     }
     known = inspect.signature(KVCacheManager.__init__).parameters
     return KVCacheManager(**{name: value for name, value in arguments.items() if name in known})
+
+
+@functools.lru_cache(maxsize=4)
+def _parameters(manager: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(type(manager).allocate_slots).parameters)
 
 
 def _requests(turns: Sequence[Turn]) -> list[Any]:
@@ -245,11 +263,12 @@ def _requests(turns: Sequence[Turn]) -> list[Any]:
 
 def _run(manager: Any, requests: Sequence[Any]) -> int:
     """What `Scheduler.schedule` and `_free_request` do with each request's blocks; returns hit tokens."""
+    usual = {name: value for name, value in _USUAL.items() if name in _parameters(manager)}
     total = 0
     for request in requests:
         blocks, hit, *_ = manager.get_computed_blocks(request)
         allocated = manager.allocate_slots(
-            request, request.num_tokens - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks
+            request, request.num_tokens - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks, **usual
         )
         assert allocated is not None
         request.num_computed_tokens = request.num_tokens
@@ -264,8 +283,8 @@ def _show(case: dict[str, Any]) -> None:
         f"{case['blocks']:4d} blocks, hit ratio {case['token_hit_ratio']:.2f}, N = {case['capacity_blocks']:,}: "
         f"vLLM {case['vllm_us']:.1f} µs a request\n"
         f"     synchronous {case['sync_us']:.2f} µs = {case['sync_ratio']:.2%} (at most {most_sync:.0%})\n"
-        f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}): queue and tree {case['drain_us']:.1f} µs,"
-        f" refresh {case['refresh_us']:.1f} µs, waking up {case['awake_us']:.2f} µs a request\n"
+        f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}):"
+        f" queue and tree {case['drain_us']:.1f} µs, refresh {case['refresh_us']:.1f} µs, waking up {case['awake_us']:.2f} µs a request\n"
         f"     a refresh takes {case['refresh_ms']:.1f} ms every {case['refresh_interval_s']:g} s,"
         f" at {case['requests_per_s']:g} requests/s"
     )

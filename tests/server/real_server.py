@@ -79,19 +79,24 @@ class Server:
             return error.code
 
     def drive(self, conversations: int, turns: int = 4, seed: int = 1) -> int:
-        """Multi-turn conversations, six at a time; every answer has to be 200. Returns the requests sent."""
+        """Multi-turn conversations, some twenty under way and six requests at a time; returns the requests sent.
 
-        def talk(number: int) -> list[int]:
-            chooser = random.Random(f"{seed}-{number}")
-            history: list[int] = []
-            statuses = []
-            for _ in range(turns):
-                history += [chooser.randrange(256) for _ in range(chooser.randint(20, 150))]
-                statuses.append(self.complete(history))
-            return statuses
-
+        Every answer has to be 200.
+        """
+        chooser = random.Random(seed)
+        waiting = [[chooser.randrange(256) for _ in range(turns * 150)] for _ in range(conversations)]
+        under_way: list[tuple[list[int], int, int]] = []
+        prompts = []
+        while waiting or under_way:
+            if waiting and len(under_way) < 20:
+                under_way.append((waiting.pop(), 0, 0))
+            tokens, turn, size = under_way.pop(chooser.randrange(len(under_way)))
+            size += chooser.randint(20, 150)
+            prompts.append(tokens[:size])
+            if turn + 1 < turns:
+                under_way.append((tokens, turn + 1, size))
         with ThreadPoolExecutor(6) as pool:
-            statuses = [status for talked in pool.map(talk, range(conversations)) for status in talked]
+            statuses = list(pool.map(self.complete, prompts))
         assert statuses == [200] * (conversations * turns)
         return len(statuses)
 

@@ -7,7 +7,7 @@ import faulty
 import pytest
 from real_server import Server, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm]
+pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 
 def said(server: Server, words: str) -> list[str]:
@@ -45,13 +45,13 @@ def test_every_part_fails_and_requests_are_served(tiny_model: Path, shim: Path, 
         server.drive(conversations=10, seed=2)
         assert server.value("hitratio_last_fit_timestamp_seconds") == fitted
         assert now() == {"exporter", "fit"}
-        assert len(said(server, "made to fail")) == 2
+        assert len(said(server, "the estimate is stale")) == 1
         (faults / "fit").unlink()
         server.wait_for("fitted again", lambda: server.value("hitratio_last_fit_timestamp_seconds") != fitted)
 
         # The snapshot: the page is not up to date, the engine does not mind.
         (faults / "snapshot").touch()
-        server.wait_for("snapshot", lambda: bool(said(server, "snapshot made to fail")))
+        server.wait_for("snapshot", lambda: bool(said(server, "not up to date")))
         server.drive(conversations=5, seed=3)
         (faults / "snapshot").unlink()
         server.wait_for("on the page again", degraded("snapshot"))
@@ -64,7 +64,7 @@ def test_every_part_fails_and_requests_are_served(tiny_model: Path, shim: Path, 
         (faults / "tree").unlink()
         server.drive(conversations=10, seed=5)
         server.wait_for("recording goes on", lambda: (server.value("hitratio_prompts_total") or 0) >= 1)
-        assert len(said(server, "tree made to fail")) == 1
+        assert len(said(server, "the estimate starts anew")) == 1
 
         # The hook: nothing is recorded any more, and no figure looks as if it were.
         (faults / "hook").touch()
@@ -77,5 +77,5 @@ def test_every_part_fails_and_requests_are_served(tiny_model: Path, shim: Path, 
 
         assert now() == {"exporter", "fit", "snapshot", "workload", "hook"}
         # vLLM itself counted every request, and one line was written for each fault.
-        assert len([line for line in server.lines() if "made to fail" in line]) == 5
+        assert len([line for line in server.lines() if "WARNING" in line or "ERROR" in line]) == 5
         assert "Traceback" not in server.log.read_text(errors="replace")

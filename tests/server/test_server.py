@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm]
+pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 OPTIONS = ("--hitratio-target", "0.5", "--hitratio-window", "60", "--hitratio-interval", "0.5")
 

@@ -10,7 +10,7 @@ from real_server import CAPACITY, Samples, command, environment, serve
 
 from examples.demo.server import free_port
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm]
+pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 
 def test_several_api_servers_show_the_same_once(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
