@@ -37,3 +37,13 @@ clean: ## remove what the targets above made
 .PHONY: demo-observability
 demo-observability: env ## Prometheus and Alertmanager beside a real vLLM, and a fault that they find (OBSERVABILITY_ARGS)
 	@$(RUN) examples.observability $(OBSERVABILITY_ARGS)
+
+# Results of the engines' tests become docs/compatibility.md; wheels of other versions are kept in build/vllm-wheels.
+.PHONY: test-engines soak
+test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and limits; writes docs/compatibility.md
+	@rm -rf build/compatibility
+	HITRATIO_ENGINES=1 $(RUN) pytest tests/versions tests/ascend tests/topologies tests/soak $(PYTEST_ARGS)
+	@$(BIN)/python tests/versions/compatibility.py
+
+soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")
+	@$(BIN)/python tests/soak $(SOAK_ARGS)

@@ -7,6 +7,7 @@ A test records a cell of the table once all it asserts about it has held; ``pyth
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,8 @@ SECTIONS = {
 
 def record(section: str, row: str, **cells: str) -> None:
     """Fill cells of a row; underscores of a column's name stand for blanks."""
+    if os.environ.get("HITRATIO_ENGINES", "") in ("", "0"):
+        return  # the page has all versions or none
     CELLS.mkdir(parents=True, exist_ok=True)
     for column, value in cells.items():
         name = f"{section} {row} {column}".replace("/", "-").replace(" ", "_")
