@@ -21,6 +21,7 @@ from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.workload import batch
 from vllm_hitratio_plugin.workload import ledger as ledgers
 from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.workload.batch import Pending
 from vllm_hitratio_plugin.workload.conversation import LAGS, Conversation, NamedConversations
 from vllm_hitratio_plugin.workload.namespaces import Namespaces
 from vllm_hitratio_plugin.workload.prefix_tree import Match, Node, PrefixTree
@@ -34,9 +35,6 @@ _PAPER_GROUPS = 10
 
 #: Forks at this block or deeper are counted together.
 FORK_DEPTHS = 256
-
-#: Ahead of a run that a request still holds: it is in a cache of any size.
-_HELD = -1e15
 
 #: How many times the capacity the index remembers, and the curve asks about, at the most.
 INDEX_FACTOR = 8
@@ -106,13 +104,9 @@ class Monitor:
             interarrival_buckets=[0] * (len(INTERARRIVAL_BOUNDS) + 1),
         )
         self._published = self._counters.copy()
-        # Not counted yet: idle gaps and lengths of reusable runs, what is ahead of them in the LRU stack, and how long
-        # ago their conversation let go; interarrival times, reusable blocks by lag, and the rows of ``batch.Prompts``;
-        # then reusable returning blocks since the last refresh.
-        self._gaps, self._lengths, self._ahead, self._own_gaps = array("d"), array("d"), array("d"), array("d")
+        # Not counted yet: prompts and interarrival times; then reusable returning blocks since the last refresh.
+        self._pending = Pending()
         self._turn_gaps = array("d")
-        self._lags = [0.0] * LAGS
-        self._rows = array("d")
         self._returning = 0.0
         # Expected hits of the open slot, as last published.
         self._shown = np.zeros(1 + len(self.grid))
@@ -140,88 +134,72 @@ class Monitor:
             self._advance(time)
         block_size = self.block_size
         full = tokens // block_size
-        prompt = -(-tokens // block_size)
-        in_use = self.tree.held_blocks + self._held_unhashed if pinned is None else pinned
-        match = self.tree.admit(blocks, full, time)
-        self._held[key] = (match.node, prompt - full)
-        self._held_unhashed += prompt - full
-        counters = self._counters
+        unhashed = 1 if tokens % block_size else 0
+        tree = self.tree
+        in_use = tree.held_blocks + self._held_unhashed if pinned is None else pinned
+        match = tree.admit(blocks, full, time)
+        self._held[key] = (match.node, unhashed)
+        self._held_unhashed += unhashed
+        known, lost = match.known, match.lost
         if not counted:
-            self.window.open.sketch.written_blocks += full - match.known
-            counters.uncounted += 1
-            counters.resumed += resumed
+            self.window.open.sketch.written_blocks += full - known
+            self._counters.uncounted += 1
+            self._counters.resumed += resumed
             return
-        most = (tokens - 1) // block_size
-        reusable = self._trim(match, most)
-        shadow = 0.0
+        # What a lookup may return (MODEL 4.3): not the last token, not the dropped blocks.
+        most = (full if unhashed else (tokens - 1) // block_size) - self.dropped_blocks
+        reusable = known
+        if known > most:
+            reusable = most if most > 0 else 0
+            _trim(match, known - reusable)
         conversation = match.conversation if name is None else self._named.get(name)
         if conversation is None:
             conversation = Conversation()
-        if reusable:
-            self._gaps.extend(match.gaps)
-            self._lengths.extend(match.lengths)
-            in_the_way = in_use + self._blank
-            own_gap = time - conversation.released
-            for ahead, length in zip(match.ahead, match.lengths):  # noqa: B905 - of one length, and this is hot
-                depth = ahead + in_the_way if ahead >= 0 else _HELD
-                self._ahead.append(depth)
-                self._own_gaps.append(own_gap)
-                room = self.capacity_blocks - depth
-                if room > 0:
-                    shadow += room if room < length else length
-        if self._blank:
+        blank = self._blank
+        if blank:
             # What is allocated takes the blank blocks first.
-            self._blank = max(self._blank - (prompt - reusable), 0)
-        seen = match.known + match.lost
-        if match.forked:
-            counters.forks += 1
-        if match.branched:
-            depth = min(seen, FORK_DEPTHS)
-            counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
-        previous = conversation.blocks
+            left = blank - (full + unhashed - reusable)
+            self._blank = left if left > 0 else 0
+        if match.forked or match.branched:
+            self._forked(match)
+        pending = self._pending
+        pending.gaps += match.gaps
+        pending.lengths += match.lengths
+        pending.ahead += match.ahead
         if conversation.turns:
-            first, grown = 0, prompt - conversation.prompt_blocks
-            returning = previous if previous < reusable else reusable
-            stale = conversation.cached - seen
+            previous = conversation.blocks
             self._turn_gaps.append(time - conversation.arrival)
             sizes = conversation.earlier = (previous, *conversation.earlier[: LAGS - 1])
-            for lag, size in enumerate(sizes):
-                self._lags[lag] += size if size < reusable else reusable
+            pending.sizes += sizes
+            remembered = len(sizes)
         else:
-            first, grown, returning, stale = 1, prompt, 0, 0
+            previous, remembered = -1, 0
         if told is not None:
-            if told > 1:
-                counters.later_turns += 1
-                # A turn that is sent again has its own number seen here.
-                counters.turns_elsewhere += conversation.told not in (told - 1, told)
-            conversation.told = told
+            self._told(conversation, told)
+        pending.rows.append(
+            (
+                tokens,
+                known,
+                lost,
+                math.nan if hits is None else hits,
+                external,
+                in_use,
+                blank,
+                len(match.gaps),
+                time - conversation.released,
+                previous,
+                conversation.prompt_blocks,
+                conversation.cached,
+                remembered,
+                0 if content is None or known else self._duplicated(namespace, content),
+            )
+        )
         conversation.turns += 1
         conversation.arrival = conversation.released = time
         conversation.blocks = conversation.cached = full
-        conversation.prompt_blocks = prompt
+        conversation.prompt_blocks = full + unhashed
         if match.node is not None:
             match.node.conversation = conversation
-        self._rows.extend(
-            (
-                tokens,
-                prompt,
-                full,
-                most,
-                match.known,
-                reusable,
-                match.lost,
-                math.nan if hits is None else hits,
-                external,
-                shadow,
-                in_use,
-                first,
-                grown if grown > 0 else 0,
-                returning,
-                previous,
-                stale if stale > 0 else 0,
-                self._duplicated(namespace, content) if content is not None and not match.known else 0,
-            )
-        )
 
     def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int = 0) -> None:
         """The request let its blocks go.
@@ -280,18 +258,19 @@ class Monitor:
             self.drift, self._drift_due = self._drifted(slots), False
         return self._estimate(time, slots, flow, paper)
 
-    def _trim(self, match: Match, most: int) -> int:
-        """Cut the known runs to what a lookup may return (MODEL 4.3): not the last token, not the dropped blocks."""
-        reusable = max(min(match.known, most) - self.dropped_blocks, 0)
-        excess = match.known - reusable
-        while excess > 0:
-            if match.lengths[-1] > excess:
-                match.lengths[-1] -= excess
-                break
-            excess -= match.lengths.pop()
-            match.gaps.pop()
-            match.ahead.pop()
-        return reusable
+    def _forked(self, match: Match) -> None:
+        counters = self._counters
+        counters.forks += match.forked
+        if match.branched:
+            depth = min(match.known + match.lost, FORK_DEPTHS)
+            counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
+
+    def _told(self, conversation: Conversation, told: int) -> None:
+        if told > 1:
+            self._counters.later_turns += 1
+            # A turn that is sent again has its own number seen here.
+            self._counters.turns_elsewhere += conversation.told not in (told - 1, told)
+        conversation.told = told
 
     def _duplicated(self, namespace: Hashable, content: Callable[[], Sequence[Hashable]]) -> int:
         # Content is compared only once somebody uses namespaces: until then nothing can be cached twice.
@@ -310,8 +289,10 @@ class Monitor:
         """Count what the admissions appended, many at a time, into the open slot."""
         slot, counters = self.window.open, self._counters
         sketch = slot.sketch
-        if self._rows:
-            prompts = batch.take(self._rows)
+        if self._pending.rows:
+            counted = batch.count(self._pending, self.window.capacities, self.block_size, self.dropped_blocks)
+            self._pending = Pending()
+            prompts = counted.prompts
             totals = batch.sums(prompts)
             written = totals["prompt"] if self.unhashed == "tail" else totals["full"]
             hits = totals["hit_tokens"] / self.block_size
@@ -321,11 +302,15 @@ class Monitor:
             sketch.hit_blocks += hits
             sketch.written_blocks += written - totals["reusable"]
             sketch.reusable_blocks += totals["reusable"]
-            sketch.reuse_runs += len(self._gaps)
+            sketch.reuse_runs += len(counted.gaps)
             sketch.pinned_blocks += totals["in_use"]
             sketch.first_turns += totals["first"]
             sketch.grown_blocks += totals["grown"]
             sketch.returning_blocks += totals["returning"]
+            sketch.add_runs(counted.gaps, counted.lengths, counted.own)
+            if any(counted.lags):
+                sketch.add_lags(counted.lags)
+            slot.shadow += counted.shadow
             slot.ledger += ledgers.tally(prompts, self.block_size)
             self._returning += totals["returning"]
             counters.requests += len(prompts.tokens)
@@ -339,20 +324,10 @@ class Monitor:
             seen = float(np.nansum(prompts.hit_tokens))
             counters.hit_tokens += int(seen)
             counters.hit_blocks += seen / self.block_size
-        if self._gaps:
-            lengths = np.array(self._lengths)
-            gaps = np.array(self._gaps)
-            # What lay idle since its conversation let go, or is still held, nobody else has used since.
-            sketch.add_runs(gaps, lengths, np.where(gaps == 0.0, 1.0, gaps >= np.array(self._own_gaps)))
-            room = self.window.capacities[:, None] - np.array(self._ahead)
-            slot.shadow += np.clip(room, 0.0, lengths).sum(axis=1)
-            del self._gaps[:], self._lengths[:], self._ahead[:], self._own_gaps[:]
         if self._turn_gaps:
             turn_gaps = np.maximum(np.array(self._turn_gaps), 0.0)
             del self._turn_gaps[:]
             sketch.add_turn_gaps(turn_gaps)
-            sketch.add_lags(self._lags)
-            self._lags = [0.0] * LAGS
             buckets = self._counters.interarrival_buckets
             places = np.searchsorted(INTERARRIVAL_BOUNDS, turn_gaps)
             for bucket, turns in enumerate(np.bincount(places, minlength=len(buckets))):
@@ -469,6 +444,17 @@ class Monitor:
             drift={} if self.drift is None else {name: moved.part for name, moved in self.drift.factors.items()},
             drifted=[] if self.drift is None else list(self.drift.moved),
         )
+
+
+def _trim(match: Match, excess: int) -> None:
+    """Take the last ``excess`` blocks off the known runs."""
+    while excess > 0:
+        if match.lengths[-1] > excess:
+            match.lengths[-1] -= excess
+            break
+        excess -= match.lengths.pop()
+        match.gaps.pop()
+        match.ahead.pop()
 
 
 def capacity_grid(capacity_blocks: int) -> tuple[int, ...]:

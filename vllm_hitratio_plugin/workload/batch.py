@@ -1,14 +1,38 @@
-"""Prompts waiting to be counted: the admission only appends a row, the sums are taken many rows at a time."""
+"""Prompts waiting to be counted: an admission appends what it alone knows, the rest is computed many at a time."""
 
 from __future__ import annotations
 
-from array import array
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vllm_hitratio_plugin.workload.conversation import LAGS
+
 Column = NDArray[np.float64]
+
+#: What the admission appends for each prompt: tokens; blocks known and lost; tokens hit (NaN: nobody looked) and loaded
+#: from outside; blocks in use, and blank ones; how many runs of known blocks; seconds since the conversation let go;
+#: full blocks of its previous prompt (-1 where it starts), all blocks of that prompt, blocks that it left cached, how
+#: many earlier prompts are remembered; blocks cached under another namespace.
+Row = tuple[int, int, int, float, int, int, int, int, float, int, int, int, int, int]
+
+
+class Pending:
+    """What was appended since the last count: rows, then runs and sizes of earlier prompts in the order of the rows."""
+
+    __slots__ = ("ahead", "gaps", "lengths", "rows", "sizes")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.gaps: list[float] = []
+        """Idle gap of each run, s; 0 where it is held."""
+        self.lengths: list[int] = []
+        """Its blocks."""
+        self.ahead: list[int] = []
+        """Blocks ahead of it in the recency stack, those in use and blank ones not included; -1 where held."""
+        self.sizes: list[int] = []
+        """Full blocks of a returning conversation's earlier prompts, latest first."""
 
 
 class Prompts(NamedTuple):
@@ -50,14 +74,89 @@ class Prompts(NamedTuple):
     """Content that is cached under another adapter or salt."""
 
 
-WIDTH = len(Prompts._fields)
+class Counted(NamedTuple):
+    """A batch, with all that follows from it."""
+
+    prompts: Prompts
+    gaps: Column
+    """Of each run of reusable blocks, s, (m,)."""
+    lengths: Column
+    """Blocks of each run, (m,)."""
+    own: Column
+    """1 where nobody else used the run since its conversation let go, or it is held; else 0; (m,)."""
+    shadow: Column
+    """Hits of exact LRUs at each capacity asked about, blocks; (k,)."""
+    lags: list[float]
+    """Reusable blocks that the conversation's 1st, 2nd, ... last prompt had already."""
 
 
-def take(rows: array[float]) -> Prompts:
-    """The waiting rows (``WIDTH`` values each, in the order of :class:`Prompts`) as columns; empties them."""
-    table = np.array(rows).reshape(-1, WIDTH)
-    del rows[:]
-    return Prompts(*table.T)
+def count(pending: Pending, capacities: Column, block_size: int, dropped_blocks: int) -> Counted:
+    """Work out what was appended, at least one row.
+
+    Args:
+        pending: Not changed.
+        capacities: Blocks, (k,); the first one is the cache's own.
+        block_size: Tokens a block.
+        dropped_blocks: Blocks that every hit gives up.
+    """
+    (
+        tokens,
+        known,
+        lost,
+        hits,
+        external,
+        in_use,
+        blank,
+        runs,
+        own_gap,
+        previous,
+        before,
+        cached,
+        remembered,
+        namespace,
+    ) = np.array(pending.rows, dtype=float).T
+    most = (tokens - 1) // block_size
+    reusable = np.maximum(np.minimum(known, most) - dropped_blocks, 0)
+    prompt = np.ceil(tokens / block_size)
+
+    gaps, lengths = np.array(pending.gaps, dtype=float), np.array(pending.lengths, dtype=float)
+    asking = np.repeat(np.arange(len(tokens)), runs.astype(int))
+    ahead = np.array(pending.ahead, dtype=float)
+    # A run that a request still holds is in a cache of any size.
+    depths = np.where(ahead < 0, -np.inf, ahead + (in_use + blank)[asking])
+    kept = np.clip(capacities[:, None] - depths, 0.0, lengths)
+
+    counts = remembered.astype(int)
+    lag = np.arange(len(pending.sizes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    reused = np.minimum(np.array(pending.sizes, dtype=float), np.repeat(reusable, counts))
+
+    prompts = Prompts(
+        tokens=tokens,
+        prompt=prompt,
+        full=tokens // block_size,
+        most=most,
+        known=known,
+        reusable=reusable,
+        lost=lost,
+        hit_tokens=hits,
+        external_tokens=external,
+        shadow=np.bincount(asking, weights=kept[0], minlength=len(tokens)).astype(float),
+        in_use=in_use,
+        first=(previous < 0).astype(float),
+        grown=np.maximum(prompt - before, 0),
+        returning=np.minimum(np.maximum(previous, 0), reusable),
+        previous=np.maximum(previous, 0),
+        stale=np.maximum(cached - known - lost, 0),
+        namespace=namespace,
+    )
+    return Counted(
+        prompts,
+        gaps,
+        lengths,
+        own=np.where(gaps == 0.0, 1.0, gaps >= own_gap[asking]),
+        shadow=kept.sum(axis=1),
+        lags=np.bincount(lag, weights=reused, minlength=LAGS).tolist(),
+    )
 
 
 def sums(prompts: Prompts) -> dict[str, float]:
