@@ -48,7 +48,7 @@ def test_registering_imports_nothing_heavy_and_starts_nothing(env: dict[str, str
     assert "vllm_hitratio_plugin" in modules
     heavy = {"numpy", "scipy", "vllm", "torch", "prometheus_client", "http", "asyncio"}
     assert heavy.isdisjoint(modules)
-    assert result["patches"] == [3, 3, 3]
+    assert result["patches"] == [4, 4, 4]
     assert result["finders"] == 1
     assert result["threads"] == 1
 

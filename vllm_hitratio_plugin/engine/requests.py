@@ -30,6 +30,11 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
     _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
     first = not getattr(request, _ADMITTED, False)
     setattr(request, _ADMITTED, True)
+    # What few requests have is looked for only where it can be: this runs for every prompt.
+    extra = getattr(request.sampling_params, "extra_args", None)
+    named = extra or getattr(request, "session_id", None) is not None
+    adapter, salt = request.lora_request, request.cache_salt
+    in_use = capacity_blocks - free_blocks
     return Access(
         time,
         request.request_id,
@@ -37,13 +42,13 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
         request.block_hashes,
         hit_tokens,
         external_tokens,
-        max(capacity_blocks - free_blocks, 0),
-        conversation_of(request),
+        in_use if in_use > 0 else 0,
+        conversation_of(request) if named else None,
         first and not preemptions and not request.skip_reading_prefix_cache,
-        bool(preemptions),
-        _namespace_of(request),
+        preemptions > 0,
+        None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
         lambda: _content_of(request, block_size),
-        turn_of(request),
+        turn_of(request) if extra else None,
     )
 
 
@@ -51,11 +56,6 @@ def turn_of(request: Any) -> int | None:
     """The turn's number that the client sent beside the conversation's id; None for anything that can't be one."""
     turn = (getattr(request.sampling_params, "extra_args", None) or {}).get(_TURN_KEY)
     return turn if isinstance(turn, int) and turn >= 1 else None
-
-
-def _namespace_of(request: Any) -> Hashable:
-    adapter, salt = request.lora_request, request.cache_salt
-    return None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt)
 
 
 def _content_of(request: Any, block_size: int) -> list[Hashable]:
