@@ -34,6 +34,9 @@ _GAP_STEP = float(np.log(1.04))
 _LENGTH_STEP = float(np.log(2.0) / 2)
 _LENGTH_BINS = 64
 
+#: Halvings before the ramps of a curve are sorted: one in some thousands is left.
+_HALVINGS = 12
+
 #: Bins of prompt lengths for a factor of two.
 SIZES_AN_OCTAVE = 4
 
@@ -330,23 +333,36 @@ class Fit:
         """The least capacity, blocks, whose hit ratio is ``target``; None when no capacity reaches it.
 
         Closed form: the hits are a sum of ramps from D to D + E, so the curve is piecewise linear in N and is inverted
-        exactly.
+        exactly. Halving finds the stretch that the answer lies in first, so that few ramps are left to sort.
         """
-        wanted = target * self.prompt_blocks
+        # Rounding must not put the target a hair above the last knot.
+        wanted = target * self.prompt_blocks * (1 - 1e-9)
         if not self.prompt_blocks or wanted > float((self.runs * self.lengths).sum()):
             return None
-        if wanted <= float(self.hit_blocks([self.least_capacity])[0]):
+        if wanted <= self._hits(self.least_capacity):
             return self.least_capacity
-        knots = np.concatenate([self.ahead, self.ahead + self.lengths])
+        ends = self.ahead + self.lengths
+        low, high = self.least_capacity, float(ends.max())
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._hits(middle) < wanted:
+                low = middle
+            else:
+                high = middle
+        starting, ending = (self.ahead > low) & (self.ahead < high), (ends > low) & (ends < high)
+        knots = np.concatenate([self.ahead[starting], ends[ending]])
         order = np.argsort(knots, kind="stable")
-        knots = knots[order]
-        slopes = np.cumsum(np.concatenate([self.runs, -self.runs])[order])
-        hits = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(knots))])
-        # Rounding must not put the target a hair above the last knot.
-        index = min(max(int(np.searchsorted(hits, wanted * (1 - 1e-9))), 1), len(knots) - 1)
+        knots = np.concatenate([[low], knots[order], [high]])
+        turns = np.concatenate([self.runs[starting], -self.runs[ending]])[order]
+        slopes = self.runs[(self.ahead <= low) & (ends > low)].sum() + np.concatenate([[0.0], np.cumsum(turns)])
+        hits = self._hits(low) + np.concatenate([[0.0], np.cumsum(slopes * np.diff(knots))])
+        index = min(max(int(np.searchsorted(hits, wanted)), 1), len(knots) - 1)
         rise = hits[index] - hits[index - 1]
         share = min((wanted - hits[index - 1]) / rise, 1.0) if rise > 0 else 1.0
         return float(knots[index - 1] + share * (knots[index] - knots[index - 1]))
+
+    def _hits(self, capacity: float) -> float:
+        return float(self.hit_blocks([capacity])[0])
 
 
 def ratio_jackknife(numerators: Array, denominators: Array) -> Uncertain:
