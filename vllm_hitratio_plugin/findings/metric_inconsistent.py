@@ -7,6 +7,8 @@ from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
 _TOLERANCE = 0.02
 _LEAST_TOKENS = 10_000
+#: Our counters are up to one refresh older than vLLM's: what came meanwhile must not weigh.
+_LEAST_SECONDS = 100.0
 
 
 def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
@@ -24,6 +26,7 @@ def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Double counting: some vLLM versions count a waiting request at every look-up, and a preempted one again.",
             "The plugin started, or started anew, later than vLLM's counters did.",
             "A KV connector's hits are counted as local ones.",
+            "A burst within the last 10 s: the plugin's counters are refreshed that often, vLLM's at once. Look again.",
         ),
         actions=(
             "Trust the plugin's figure: it counts each admitted prompt once, at its admission.",
@@ -38,7 +41,6 @@ def _above_ceiling(snapshot: Snapshot) -> str | None:
     if not snapshot.modelled or estimate is None or estimate.observed is None or estimate.ceiling is None:
         return None
     noise = max(_TOLERANCE, 3 * (estimate.observed_stderr or 0.0))
-    # The index may have forgotten what the engine still holds only if it remembers less than the engine can hold.
     if estimate.observed <= estimate.ceiling + noise:
         return None
     return (
@@ -53,6 +55,8 @@ def _vllm_differs(snapshot: Snapshot) -> str | None:
     if vllm is None or not vllm.queries or vllm.hits is None or counters is None:
         return None
     if vllm.queries < _LEAST_TOKENS or counters.prompt_tokens < _LEAST_TOKENS:
+        return None
+    if snapshot.estimate is not None and snapshot.estimate.window_seconds < _LEAST_SECONDS:
         return None
     theirs, ours = vllm.hits / vllm.queries, counters.hit_tokens / counters.prompt_tokens
     if abs(theirs - ours) <= _TOLERANCE:
