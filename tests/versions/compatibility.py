@@ -35,6 +35,12 @@ SECTIONS = {
         "vLLM-Ascend",
         ("with vLLM", "schedulers", "either order", "producer's release", "external hits", "prefix caching off"),
     ),
+    "pythons": (
+        "Python",
+        "The built wheel in an environment of its own, without an engine; versions the machine has.",
+        "Python",
+        ("the wheel", "fast tests"),
+    ),
     "topologies": (
         "Topologies",
         "Real servers and engines of vLLM 0.32.0 on CPU.",
