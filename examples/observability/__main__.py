@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +25,12 @@ from examples.observability.stack import Stack, StackError, hurried, running
 
 RULES = Path(__file__).resolve().parents[2] / "grafana" / "prometheus" / "rules.yml"
 
+FAULTS = {
+    "forget": ("HitRatioBelowPrediction", "the engine begins to forget blocks"),
+    "reset": ("HitRatioCacheReset", "somebody begins to reset the prefix cache, again and again"),
+}
+"""What can go wrong: the alert that has to fire, and the words for it."""
+
 SPEED = 15.0
 """Windows and waits of the rules are divided by this: the long window is four minutes, not an hour."""
 
@@ -37,6 +45,7 @@ class Settings:
     """What the command line can change; times in seconds from the start of the load."""
 
     output: Path
+    fault: str
     healthy: float
     faulty: float
     after: float
@@ -80,7 +89,10 @@ def run(settings: Settings) -> int:
     output.mkdir(parents=True, exist_ok=True)
     flag = output / "fault-is-on"
     flag.unlink(missing_ok=True)
-    fault.install(output / "fault", flag)
+    if settings.fault == "reset":
+        os.environ["VLLM_SERVER_DEV_MODE"] = "1"  # serves /reset_prefix_cache
+    else:
+        fault.install(output / "fault", flag)
     timetable = draw_timetable(1, settings.seconds, settings.rate, settings.think)
     options = ["--served-model-name", MODEL_NAME, "--plugin", "hitratio", "--hitratio-target", "0.5"]
     with serve(
@@ -96,7 +108,7 @@ def run(settings: Settings) -> int:
         ) as stack:
             _say_what_to_open(server, stack, settings)
             story = Story()
-            watch = _Watch(settings, stack, flag, story)
+            watch = _Watch(settings, server, stack, flag, story)
             asyncio.run(drive(timetable, server.url, MODEL_NAME, watch, 2.0))
             watch.progress.done("  load done")
             return _report(settings, stack, story)
@@ -105,8 +117,8 @@ def run(settings: Settings) -> int:
 class _Watch:
     """Switches the fault on and off, tells of alerts, and asks all queries once while all is well."""
 
-    def __init__(self, settings: Settings, stack: Stack, flag: Path, story: Story) -> None:
-        self.settings, self.stack, self.flag, self.story = settings, stack, flag, story
+    def __init__(self, settings: Settings, server: Server, stack: Stack, flag: Path, story: Story) -> None:
+        self.settings, self.server, self.stack, self.flag, self.story = settings, server, stack, flag, story
         self.progress = Progress()
 
     async def __call__(self, now: float, tally: Tally) -> None:
@@ -116,12 +128,16 @@ class _Watch:
         settings, story = self.settings, self.story
         wanted = settings.healthy <= now < settings.healthy + settings.faulty
         if wanted != self.flag.exists():
-            self.progress.done(f"  {now:4.0f} s  the engine {'begins to forget blocks' if wanted else 'is well again'}")
+            self.progress.done(f"  {now:4.0f} s  {FAULTS[settings.fault][1] if wanted else 'all is well again'}")
             if wanted:
                 story.answers = [*ask_everything(self.stack, "1m"), *ask_alerts(self.stack)]
                 self.flag.touch()
             else:
                 self.flag.unlink()
+        if wanted and settings.fault == "reset":
+            request = urllib.request.Request(f"{self.server.url}/reset_prefix_cache", method="POST")
+            with urllib.request.urlopen(request, timeout=30):
+                pass
         firing = {alert["fingerprint"]: alert for alert in self.stack.alerts()}
         for word, some in (("firing", firing), ("resolved", story.firing)):
             other = story.firing if word == "firing" else firing
@@ -157,7 +173,7 @@ def _say_what_to_open(server: Server, stack: Stack, settings: Settings) -> None:
   with a Grafana  add {stack.prometheus_url} as a data source, then:
                   .venv/bin/hitratio grafana push --url http://GRAFANA --token TOKEN
 
-  For {minutes:.0f} minutes (Ctrl-C ends it). After {healthy:.0f} s the engine forgets blocks, for {faulty:.0f} s.
+  For {minutes:.0f} minutes (Ctrl-C ends it). After {healthy:.0f} s, and for {faulty:.0f} s, something goes wrong.
   The rules are those of grafana/prometheus/rules.yml on a clock {SPEED:.0f} times as fast.
 """
     )
@@ -165,7 +181,7 @@ def _say_what_to_open(server: Server, stack: Stack, settings: Settings) -> None:
 
 def _report(settings: Settings, stack: Stack, story: Story) -> int:
     names = [(each["state"], each["labels"]["alertname"]) for each in story.alerts]
-    wanted = "HitRatioBelowPrediction"
+    wanted = FAULTS[settings.fault][0]
     panels = [answer for answer in story.answers if not answer.where.startswith("alert: ")]
     empty = [answer for answer in panels if not answer.series and not answer.error]
     failed = [answer for answer in story.answers if answer.error]
@@ -176,7 +192,7 @@ def _report(settings: Settings, stack: Stack, story: Story) -> int:
         f"{wanted} fired after the fault": began is not None and began["seconds"] >= settings.healthy,
         "and named the engine": began is not None and began["labels"].get("engine") == "0",
         "and ended when the fault did": ("resolved", wanted) in names,
-        "nothing else fired": {name for _, name in names} <= {wanted, "HitRatioCapacityBelowRecommended"},
+        "nothing else fired": {name for _, name in names} <= {wanted},
         f"all {len(panels)} queries of panels and rules have data": bool(panels) and not empty,
         "no query failed": not failed,
     }
@@ -214,6 +230,7 @@ def _parse(arguments: Sequence[str] | None) -> Settings:
     parser = argparse.ArgumentParser(prog="python -m examples.observability", description=__doc__)
     add = parser.add_argument
     add("--output", type=Path, default=Path("build/observability"), metavar="FOLDER", help="(%(default)s)")
+    add("--fault", choices=sorted(FAULTS), default="forget", help="what goes wrong (%(default)s)")
     add("--healthy", type=_positive, default=210.0, metavar="S", help="seconds before the fault (%(default)s)")
     add("--faulty", type=_positive, default=180.0, metavar="S", help="seconds of it (%(default)s)")
     add("--after", type=_positive, default=110.0, metavar="S", help="seconds after it (%(default)s)")
@@ -225,6 +242,7 @@ def _parse(arguments: Sequence[str] | None) -> Settings:
     options = parser.parse_args(arguments)
     return Settings(
         output=options.output,
+        fault=options.fault,
         healthy=options.healthy,
         faulty=options.faulty,
         after=options.after,

@@ -49,6 +49,7 @@ class Story:
     gap_stderr: Course = lambda minute: 0.005
     engine_gap: Course = lambda minute: -0.002
     model_gap: Course = lambda minute: 0.001
+    model_gap_stderr: Course = lambda minute: 0.004
     fit_age: Course = lambda minute: 5
     recommended: Course = lambda minute: 2000
     reachable: Course = lambda minute: 1
@@ -83,8 +84,11 @@ def series(story: Story) -> dict[str, list[float | str | None]]:
             value = samples.get(key)
             gone = value is None and values and isinstance(values[-1], float)
             values.append("stale" if gone else value)
-    # A target of another job and one of the same job that is no vLLM: never missed by anybody.
+    # A target of another job, one of the same job that is no vLLM, and a vLLM of a job without the plugin: never missed
+    # by anybody.
+    plain = {"job": "plain", "instance": "10.0.1.1:8000"}
     others = [_name("up", job="node", instance="10.0.0.1:9100"), _name("up", job="vllm", instance="10.0.0.8:8080")]
+    others += [_name("up", **plain), _name("vllm_cache_config_info", engine="0", **plain)]
     if story.neighbour:
         target = {"job": "vllm", "instance": NEIGHBOUR}
         others += [_name("up", **target), _name("vllm_cache_config_info", engine="0", **target)]
@@ -116,7 +120,7 @@ def _page(story: Story, minute: int, counters: dict[str, float]) -> dict[str, fl
         "hitratio_gap_stderr": story.gap_stderr(minute) if story.gap(minute) is not None else None,
         "hitratio_engine_gap_ratio": story.engine_gap(minute),
         "hitratio_model_gap_ratio": story.model_gap(minute),
-        "hitratio_model_gap_stderr": 0.004 if story.model_gap(minute) is not None else None,
+        "hitratio_model_gap_stderr": story.model_gap_stderr(minute) if story.model_gap(minute) is not None else None,
         "hitratio_last_fit_timestamp_seconds": None
         if story.fit_age(minute) is None
         else minute * 60 - (story.fit_age(minute) or 0),
@@ -176,6 +180,18 @@ def _lossy(**more: Any) -> Story:
     )
 
 
+def _lucky(**more: Any) -> Story:
+    """From minute 60 to 140 the engine serves 50 % of the blocks where 30 % are predicted."""
+    return Story(
+        **{
+            "observed": _from(61, 0.5, 0.3, until=141),
+            "gap": _from(65, 0.2, -0.002, until=145),
+            "engine_gap": _from(65, 0.2, -0.002, until=145),
+            **more,
+        }
+    )
+
+
 CASES = [
     # Nothing fires.
     Case("healthy", Story(minutes=480), (1, 10, 60, 479)),
@@ -201,6 +217,25 @@ CASES = [
         "a trickle below the traffic floor, and wrong",
         Story(traffic=always(30), observed=always(0), gap=always(-0.3), engine_gap=always(-0.3)),
         (30, 90, 179),
+    ),
+    Case(
+        "a trickle, and everything looks wrong the other way",
+        Story(
+            minutes=430,
+            traffic=always(30),
+            observed=always(0.9),
+            gap=always(0.6),
+            model_gap=always(0.6),
+            vllm_counts=always(0.5),
+            recommended=always(4500),
+            reachable=always(0),
+        ),
+        (30, 90, 179, 429),
+    ),
+    Case(
+        "a trickle, and the fits stop",
+        Story(minutes=90, traffic=always(30), fit_age=lambda minute: 60 * minute),
+        (60, 89),
     ),
     Case(
         "cold start: nothing to hit, then no estimate yet, then as predicted",
@@ -244,6 +279,18 @@ CASES = [
         (60, 120, 179),
     ),
     Case("a gap within three standard errors", _lossy(gap_stderr=always(0.08)), (80, 110, 119, 179)),
+    Case("observed above, within three standard errors", _lucky(gap_stderr=always(0.08)), (100, 120, 139)),
+    Case(
+        "observed above, and nobody fits any more",
+        _lucky(fit_age=lambda minute: 5 if minute < 95 else 1000),
+        (100,),
+        (Fires(110, "HitRatioModelStale", "16m 40s"),),
+    ),
+    Case(
+        "a model that is off within three standard errors",
+        Story(model_gap=always(0.06), model_gap_stderr=always(0.03)),
+        (60, 120, 179),
+    ),
     Case("a KV cache that is not modelled", Story(minutes=60, degraded={"not_modelled": always(1)}), (30, 59)),
     Case("a gap of a few minutes", _lossy(observed=_from(61, 0.1, 0.3, until=68)), (70, 80, 119)),
     Case(
@@ -275,13 +322,9 @@ CASES = [
         (Fires(100, "HitRatioModelWrong", "20%"),),
     ),
     Case(
-        "observed is above the prediction",
-        Story(
-            observed=_from(61, 0.5, 0.3, until=141),
-            gap=_from(65, 0.2, -0.002, until=145),
-            engine_gap=_from(65, 0.2, -0.002, until=145),
-        ),
-        (60, 80, 100, 155, 179),
+        "observed is above the prediction; its end is seen before the engine's window has forgotten",
+        _lucky(gap=_from(65, 0.2, -0.002, until=175)),
+        (60, 80, 100, 155, 170),
         (Fires(110, "HitRatioAbovePrediction", "16.47%"),),
     ),
     Case(

@@ -128,7 +128,7 @@ def _table() -> Panel:
         "unit": "percentunit",
         "decimals": 1,
         "custom.cellOptions": {"type": "color-text"},
-        "custom.width": 90,
+        "custom.width": 82,
     }
     names = {
         "model_name": "Model",
@@ -139,7 +139,7 @@ def _table() -> Panel:
         "Value #C": "Gap",
         "Value #D": "Traffic",
         "Value #E": "KV cache",
-        "Value #F": "Recommended",
+        "Value #F": "Needed",
         "Value #G": "T_C",
         "Value #H": "Fit age",
     }
@@ -147,7 +147,7 @@ def _table() -> Panel:
         kind="table",
         title=TABLE_PANEL,
         description=(
-            "One line an engine, worst gap first.\n\n"
+            "One line an engine, worst gap first. Needed: the capacity recommended for the target.\n\n"
             f"Good: every gap within ±{GAP:.0%}, like traffic and like survival times T_C on like engines, fits"
             f" younger than {STALE_SECONDS:.0f} s."
         ),
@@ -168,7 +168,9 @@ def _table() -> Panel:
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "minWidth": 60},
         },
         styles=[
-            Style("Engine", {"custom.width": 70}),
+            Style("Model", {"custom.minWidth": 95}),
+            Style("Instance", {"custom.minWidth": 125}),
+            Style("Engine", {"custom.width": 65}),
             Style("Observed", {**ratio, "color": fixed(OBSERVED)}),
             Style("Predicted", {**ratio, "color": fixed(PREDICTED)}),
             Style(
@@ -176,21 +178,21 @@ def _table() -> Panel:
                 {
                     "unit": "percentunit",
                     "decimals": 1,
-                    "custom.width": 90,
+                    "custom.width": 72,
                     "custom.cellOptions": {"type": "color-text"},
                     "thresholds": thresholds((None, "red"), (-GAP, "green"), (GAP, "orange")),
                 },
             ),
-            Style("Traffic", {"unit": "count:tok/s", "custom.width": 110}),
-            Style("KV cache", {"unit": "bytes", "custom.width": 85}),
-            Style("Recommended", {"unit": "bytes", "custom.width": 115}),
-            Style("T_C", {"unit": "dthms", "custom.width": 90}),
+            Style("Traffic", {"unit": "count:tok/s", "custom.width": 105}),
+            Style("KV cache", {"unit": "bytes", "custom.width": 80}),
+            Style("Needed", {"unit": "bytes", "custom.width": 80}),
+            Style("T_C", {"unit": "dthms", "custom.width": 80}),
             Style(
                 "Fit age",
                 {
                     "unit": "s",
                     "decimals": 0,
-                    "custom.width": 90,
+                    "custom.width": 72,
                     "custom.cellOptions": {"type": "color-text"},
                     "thresholds": thresholds((None, NEUTRAL), (STALE_SECONDS, "red")),
                 },
@@ -284,6 +286,7 @@ def _spread() -> list[Panel]:
             [Query(f"max by (model_name) ({observed}) - min by (model_name) ({observed})", "{{model_name}}")],
             "percentunit",
             least=0,
+            soft=0.1,
         ),
         timeseries(
             "Survival of a block T_C, by engine",

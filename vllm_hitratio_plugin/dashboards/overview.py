@@ -254,7 +254,7 @@ def _curve() -> Panel:
             "color": fixed(PREDICTED),
             "custom": {
                 "drawStyle": "line",
-                "lineInterpolation": "smooth",
+                "lineInterpolation": "linear",
                 "lineWidth": 2,
                 "fillOpacity": 0,
                 "showPoints": "never",
@@ -395,9 +395,9 @@ def _fate_shares() -> Panel:
 
     return Panel(
         kind="bargauge",
-        title="Shares over the time range",
+        title="Shares",
         description=(
-            "The same over the whole time range.\n\n"
+            "The fates over the whole time range.\n\n"
             "Good: unexplained at zero; capacity smaller than what you would pay to get back."
         ),
         queries=[

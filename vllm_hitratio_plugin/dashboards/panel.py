@@ -180,7 +180,7 @@ def stat(
             "percentChangeColorMode": "standard",
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             "showPercentChange": False,
-            "text": {"valueSize": 36},
+            "text": {"valueSize": 30},
             "textMode": "value_and_name" if named else "value",
             "wideLayout": True,
         },
