@@ -7,7 +7,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests)
 
-.PHONY: help env demo test lint bench clean
+.PHONY: help env demo test lint bench accuracy clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ lint: env ## ruff and mypy --strict
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
 	@$(RUN) benchmarks $(BENCH_ARGS)
+
+accuracy: env ## docs/accuracy.md and its figures, from the traces beside the repository (ACCURACY_ARGS="--traces DIR")
+	@$(RUN) benchmarks.accuracy $(ACCURACY_ARGS)
 
 clean: ## remove what the targets above made
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
