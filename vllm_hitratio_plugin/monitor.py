@@ -176,23 +176,21 @@ class Monitor:
             previous, remembered = -1, 0
         if told is not None:
             self._told(conversation, told)
-        pending.rows.append(
-            (
-                tokens,
-                known,
-                lost,
-                math.nan if hits is None else hits,
-                external,
-                in_use,
-                blank,
-                len(match.gaps),
-                time - conversation.released,
-                previous,
-                conversation.prompt_blocks,
-                conversation.cached,
-                remembered,
-                0 if content is None or known else self._duplicated(namespace, content),
-            )
+        pending.rows += (
+            tokens,
+            known,
+            lost,
+            math.nan if hits is None else hits,
+            external,
+            in_use,
+            blank,
+            len(match.gaps),
+            time - conversation.released,
+            previous,
+            conversation.prompt_blocks,
+            conversation.cached,
+            remembered,
+            0 if content is None or known else self._duplicated(namespace, content),
         )
         conversation.turns += 1
         conversation.arrival = conversation.released = time

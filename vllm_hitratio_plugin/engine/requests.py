@@ -74,9 +74,11 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
 def cached_blocks(request: Any, block_size: int) -> int:
     """Full blocks whose content a finished request leaves in the cache: the last sampled token has no KV."""
     computed: int = request.num_computed_tokens
-    if request.num_tokens > request.num_prompt_tokens:
-        computed = min(computed, request.num_tokens - 1)
-    return min(computed // block_size, len(request.block_hashes))
+    tokens: int = request.num_tokens
+    if computed >= tokens > request.num_prompt_tokens:
+        computed = tokens - 1
+    blocks, hashed = computed // block_size, len(request.block_hashes)
+    return blocks if blocks < hashed else hashed
 
 
 def conversation_of(request: Any) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +13,38 @@ from vllm_hitratio_plugin.workload.conversation import LAGS
 
 Column = NDArray[np.float64]
 
-#: What the admission appends for each prompt: tokens; blocks known and lost; tokens hit (NaN: nobody looked) and loaded
-#: from outside; blocks in use, and blank ones; how many runs of known blocks; seconds since the conversation let go;
-#: full blocks of its previous prompt (-1 where it starts), all blocks of that prompt, blocks that it left cached, how
-#: many earlier prompts are remembered; blocks cached under another namespace.
-Row = tuple[int, int, int, float, int, int, int, int, float, int, int, int, int, int]
+
+class Row(NamedTuple):
+    """What an admission appends for its prompt, here as columns of shape (n,); in blocks unless said otherwise."""
+
+    tokens: Column
+    """L, tokens."""
+    known: Column
+    """Seen before and not lost."""
+    lost: Column
+    """Seen before the last reset of the cache."""
+    hit_tokens: Column
+    """What the engine returned, tokens; NaN where nobody looked."""
+    external_tokens: Column
+    """Loaded by a KV connector, tokens."""
+    in_use: Column
+    """Held by other requests just before."""
+    blank: Column
+    """Free and without content."""
+    runs: Column
+    """Runs of reusable blocks, a number."""
+    own_gap: Column
+    """Since the conversation let go, s."""
+    previous: Column
+    """Full blocks of the conversation's previous prompt; -1 where it starts."""
+    before: Column
+    """All blocks of that prompt; 0 where it starts."""
+    cached: Column
+    """What it left in the cache; 0 where it starts."""
+    remembered: Column
+    """How many earlier prompts are remembered, a number."""
+    namespace: Column
+    """Content that is cached under another adapter or salt."""
 
 
 class Pending:
@@ -24,7 +53,8 @@ class Pending:
     __slots__ = ("ahead", "gaps", "lengths", "rows", "sizes")
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[float] = []
+        """The values of one :class:`Row` after another."""
         self.gaps: list[float] = []
         """Idle gap of each run, s; 0 where it is held."""
         self.lengths: list[int] = []
@@ -99,36 +129,21 @@ def count(pending: Pending, capacities: Column, block_size: int, dropped_blocks:
         block_size: Tokens a block.
         dropped_blocks: Blocks that every hit gives up.
     """
-    (
-        tokens,
-        known,
-        lost,
-        hits,
-        external,
-        in_use,
-        blank,
-        runs,
-        own_gap,
-        previous,
-        before,
-        cached,
-        remembered,
-        namespace,
-    ) = np.array(pending.rows, dtype=float).T
+    row = Row(*_numbers(pending.rows).reshape(-1, len(Row._fields)).T)
+    tokens, known = row.tokens, row.known
     most = (tokens - 1) // block_size
     reusable = np.maximum(np.minimum(known, most) - dropped_blocks, 0)
     prompt = np.ceil(tokens / block_size)
 
-    gaps, lengths = np.array(pending.gaps, dtype=float), np.array(pending.lengths, dtype=float)
-    asking = np.repeat(np.arange(len(tokens)), runs.astype(int))
-    ahead = np.array(pending.ahead, dtype=float)
+    gaps, lengths, ahead = _numbers(pending.gaps), _numbers(pending.lengths), _numbers(pending.ahead)
+    asking = np.repeat(np.arange(len(tokens)), row.runs.astype(int))
     # A run that a request still holds is in a cache of any size.
-    depths = np.where(ahead < 0, -np.inf, ahead + (in_use + blank)[asking])
+    depths = np.where(ahead < 0, -np.inf, ahead + (row.in_use + row.blank)[asking])
     kept = np.clip(capacities[:, None] - depths, 0.0, lengths)
 
-    counts = remembered.astype(int)
+    counts = row.remembered.astype(int)
     lag = np.arange(len(pending.sizes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    reused = np.minimum(np.array(pending.sizes, dtype=float), np.repeat(reusable, counts))
+    reused = np.minimum(_numbers(pending.sizes), np.repeat(reusable, counts))
 
     prompts = Prompts(
         tokens=tokens,
@@ -137,26 +152,31 @@ def count(pending: Pending, capacities: Column, block_size: int, dropped_blocks:
         most=most,
         known=known,
         reusable=reusable,
-        lost=lost,
-        hit_tokens=hits,
-        external_tokens=external,
+        lost=row.lost,
+        hit_tokens=row.hit_tokens,
+        external_tokens=row.external_tokens,
         shadow=np.bincount(asking, weights=kept[0], minlength=len(tokens)).astype(float),
-        in_use=in_use,
-        first=(previous < 0).astype(float),
-        grown=np.maximum(prompt - before, 0),
-        returning=np.minimum(np.maximum(previous, 0), reusable),
-        previous=np.maximum(previous, 0),
-        stale=np.maximum(cached - known - lost, 0),
-        namespace=namespace,
+        in_use=row.in_use,
+        first=(row.previous < 0).astype(float),
+        grown=np.maximum(prompt - row.before, 0),
+        returning=np.minimum(np.maximum(row.previous, 0), reusable),
+        previous=np.maximum(row.previous, 0),
+        stale=np.maximum(row.cached - known - row.lost, 0),
+        namespace=row.namespace,
     )
     return Counted(
         prompts,
         gaps,
         lengths,
-        own=np.where(gaps == 0.0, 1.0, gaps >= own_gap[asking]),
+        own=np.where(gaps == 0.0, 1.0, gaps >= row.own_gap[asking]),
         shadow=kept.sum(axis=1),
         lags=np.bincount(lag, weights=reused, minlength=LAGS).tolist(),
     )
+
+
+def _numbers(values: Sequence[float]) -> Column:
+    # Half the time that numpy takes to look at each of them.
+    return np.frombuffer(struct.pack(f"{len(values)}d", *values))
 
 
 def sums(prompts: Prompts) -> dict[str, float]:
