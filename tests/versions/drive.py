@@ -81,16 +81,20 @@ def cache_config(blocks: int, *groups: Any) -> Any:
     )
 
 
-def manager(blocks: int, block_size: int = BLOCK, *, longest: int = 1 << 20, config: Any = None, **more: Any) -> Any:
-    """A real ``KVCacheManager`` alone."""
+def manager(
+    blocks: int, block_size: int = BLOCK, *, longest: int = 1 << 20, config: Any = None, ranks: int = 1, **more: Any
+) -> Any:
+    """A real ``KVCacheManager`` alone; ``ranks`` of decode context parallelism share a block's tokens."""
     from vllm.v1.core.kv_cache_manager import KVCacheManager
 
     return fitting(
         KVCacheManager,
         kv_cache_config=config or cache_config(blocks, full_attention(block_size)),
         max_model_len=longest,
-        scheduler_block_size=block_size,
-        hash_block_size=block_size,
+        scheduler_block_size=block_size * ranks,
+        hash_block_size=block_size * ranks,
+        dcp_world_size=ranks,
+        pcp_world_size=1,
         max_num_batched_tokens=longest,
         max_in_flight_tokens=longest,
         enable_caching=more.pop("enable_caching", True),

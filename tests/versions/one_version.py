@@ -96,7 +96,7 @@ def hits(prompts: list[tuple[int, int]], block_size: int, blocks: int = 64, **mo
     """Prompts as (content, length), one after the other; the hits in tokens, as vLLM and as the counters have them."""
     manager = drive.manager(blocks, block_size, **more)
     service = watched(manager)
-    hasher = drive.Hasher(block_size)
+    hasher = drive.Hasher(block_size * more.get("ranks", 1))
     tokens = []
     for index, (content, length) in enumerate(prompts):
         rng = random.Random(content)
@@ -125,6 +125,26 @@ def case_salts() -> dict[str, Any]:
     found = []
     for index in range(8):
         request = drive.request(f"r{index}", range(200), hasher, cache_salt=f"salt-{index % 4}")
+        found.append(drive.admit(manager, request))
+        manager.free(request)
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    return {"hits": found, "ceiling_blocks": counters.ceiling_hit_blocks, "conversations": counters.conversations}
+
+
+def case_adapters() -> dict[str, Any]:
+    """Case 14: one prompt under four LoRA adapters, twice over."""
+    from vllm.lora.request import LoRARequest
+
+    manager = drive.manager(64)
+    service = watched(manager)
+    hasher = drive.Hasher(drive.BLOCK)
+    found = []
+    for index in range(8):
+        number = index % 4 + 1
+        lora = LoRARequest(lora_name=f"a{number}", lora_int_id=number, lora_path=f"/a{number}")
+        request = drive.request(f"r{index}", range(200), hasher, lora_request=lora)
         found.append(drive.admit(manager, request))
         manager.free(request)
     service.refresh()
@@ -377,6 +397,8 @@ def main() -> None:
         "10": hits([(1, 97), (2, 64), (1, 97)], 32, 4),
         "11": case_history(),
         "14": case_salts(),
+        "14 adapters": case_adapters(),
+        "context parallel": hits([(1, 200), (1, 200), (1, 129)], 32, ranks=2),
         "15": hits(
             [(n, n) for length in (3784, 7542, 11292, 15019, 18770) for n in (length, length)], 2144, use_eagle=True
         ),

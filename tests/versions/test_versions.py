@@ -188,6 +188,8 @@ HITS = {
     "3": [0, 0, 0, 0],
     "6": [0, 0] + [2976, 0] * 8 + [2976],
     "10": [0, 0, 64],
+    # Two ranks of decode context parallelism: a block holds 64 tokens.
+    "context parallel": [0, 192, 128],
     "15": [0, 0, 0, 4288, 0, 8576, 0, 12864, 0, 15008],
 }
 
@@ -226,8 +228,9 @@ def test_rewritten_history(version: str, result: Any) -> None:
     compatibility.record("vllm", version, reported_cases="1-6, 10, 11, 14-16")
 
 
-def test_salts_are_namespaces(result: Any) -> None:
-    found = result["cases"]["14"]
+@pytest.mark.parametrize("case", ["14", "14 adapters"])
+def test_salts_and_adapters_are_namespaces(result: Any, case: str) -> None:
+    found = result["cases"][case]
     assert found["hits"] == [0] * 4 + [192] * 4
     assert found["ceiling_blocks"] == 4 * 6
     assert found["conversations"] == 4
