@@ -76,30 +76,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
-    """One case: everything in seconds of CPU time a request, then as ratios."""
-    plain, watched = _manager(traffic.capacity_blocks), _manager(traffic.capacity_blocks)
+    """One case: everything in seconds of CPU time a request, then as ratios.
+
+    The managers take turns in being watched and in going first, so that neither's place in memory counts.
+    """
+    managers = [_manager(traffic.capacity_blocks) for _ in range(2)]
     turns = traffic.turns(seed=1)
     with tempfile.TemporaryDirectory() as folder:
-        beside = _Beside(watched, traffic, folder)
+        beside = _Beside(managers, traffic, folder)
         beside.fill(turns)
-        for chunk in _chunks(turns, int(3 * traffic.capacity_blocks / traffic.grown_blocks / 2)):
-            for manager in (plain, watched):
+        for number, chunk in enumerate(_chunks(turns, int(3 * traffic.capacity_blocks / traffic.grown_blocks / 2))):
+            beside.watch(number % 2)
+            for manager in managers:
                 _run(manager, _requests(chunk))
             beside.drain(chunk)
         gc.collect()
         gc.freeze()  # what is remembered by now is no work for the collector in either half
         vllm_s, sync_s, drain_s, hits, prompts = [], [], [], 0, 0
         for number, chunk in enumerate(_chunks(turns, rounds * ROUND)):
-            spent = {}
+            watched = number % 2
+            beside.watch(watched)
+            spent = [0.0, 0.0]
             alive = []  # until the records are read: who drops a request last must not pay for its end
-            for manager in (plain, watched) if number % 2 else (watched, plain):
+            for each in (0, 1) if number // 2 % 2 else (1, 0):
                 alive.append(_requests(chunk))
                 began = time.thread_time()
-                hits += _run(manager, alive[-1])
-                spent[manager] = (time.thread_time() - began) / len(chunk)
+                hits += _run(managers[each], alive[-1])
+                spent[each] = (time.thread_time() - began) / len(chunk)
                 prompts += sum(turn.tokens for turn in chunk)
-            vllm_s.append(spent[plain])
-            sync_s.append(spent[watched] - spent[plain])
+            vllm_s.append(spent[1 - watched])
+            sync_s.append(spent[watched] - spent[1 - watched])
             drain_s.append(beside.drain(chunk) / len(chunk))
         gc.unfreeze()
         refresh_s = beside.refreshes(turns)
@@ -127,11 +133,12 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
 
 
 class _Beside:
-    """The plugin's service on a manager, with its clock in our hands."""
+    """The plugin's service, with its clock in our hands; a recorder on each of two managers, one of them at work."""
 
-    def __init__(self, manager: Any, traffic: Traffic, folder: str) -> None:
+    def __init__(self, managers: Sequence[Any], traffic: Traffic, folder: str) -> None:
         from vllm_hitratio_plugin.engine import service
         from vllm_hitratio_plugin.engine.probe import cache_facts
+        from vllm_hitratio_plugin.engine.recorder import Recorder
         from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 
         os.environ[SNAPSHOT_DIR] = folder
@@ -142,8 +149,24 @@ class _Beside:
         )
         settings = Settings.from_env({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
         self.interval = settings.interval
-        self._service = service.Service(manager, cache_facts(manager), settings, model_name="model", engine="0")
+        self._service = service.Service(managers[0], cache_facts(managers[0]), settings, model_name="model", engine="0")
+        assert self._service._recorder is not None
+        self._managers = managers
+        self._recorders = [self._service._recorder, Recorder(managers[1])]
+        self._wrappers = [
+            {name: method for name, method in vars(manager).items() if hasattr(method, "__wrapped__")}
+            for manager in managers
+        ]
         self._refreshed = 0.0
+
+    def watch(self, watched: int) -> None:
+        """Let the recorder of that manager be the one at work."""
+        for number, (manager, wrappers) in enumerate(zip(self._managers, self._wrappers, strict=True)):
+            for name, method in wrappers.items():
+                if number == watched:
+                    setattr(manager, name, method)
+                else:
+                    vars(manager).pop(name, None)
 
     def fill(self, turns: Iterator[Turn]) -> None:
         """Fill window and index with accesses alone, without vLLM."""
@@ -159,13 +182,14 @@ class _Beside:
 
     def drain(self, turns: Sequence[Turn]) -> float:
         """Read what the recorder wrote of these turns, as if written at their times; seconds it took."""
-        assert self._service._recorder is not None
-        queue = self._service._recorder.queue
         times = {turn.name: turn.time for turn in turns}
-        records = [(kind, times[rest[0].request_id], *rest) for kind, _, *rest in queue]
+        records = [
+            (kind, times[rest[0].request_id], *rest) for each in self._recorders for kind, _, *rest in each.queue
+        ]
         assert len(records) == 2 * len(turns)
-        queue.clear()
-        queue.extend(records)
+        for each in self._recorders:
+            each.queue.clear()
+        self._recorders[0].queue.extend(records)
         del records
         began = time.thread_time()
         self._service.drain()
@@ -279,12 +303,13 @@ def _run(manager: Any, requests: Sequence[Any]) -> int:
 
 def _show(case: dict[str, Any]) -> None:
     most_sync, most_cpu = BARS[case["blocks"]]
+    us = {name: case[f"{name}_us"] for name in ("vllm", "sync", "drain", "refresh", "awake")}
     print(
-        f"{case['blocks']:4d} blocks, hit ratio {case['token_hit_ratio']:.2f}, N = {case['capacity_blocks']:,}: "
-        f"vLLM {case['vllm_us']:.1f} µs a request\n"
-        f"     synchronous {case['sync_us']:.2f} µs = {case['sync_ratio']:.2%} (at most {most_sync:.0%})\n"
-        f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}):"
-        f" queue and tree {case['drain_us']:.1f} µs, refresh {case['refresh_us']:.1f} µs, waking up {case['awake_us']:.2f} µs a request\n"
+        f"{case['blocks']:4d} blocks, hit ratio {case['token_hit_ratio']:.2f}, N = {case['capacity_blocks']:,}:"
+        f" vLLM {us['vllm']:.1f} µs a request\n"
+        f"     synchronous {us['sync']:.2f} µs = {case['sync_ratio']:.2%} (at most {most_sync:.0%})\n"
+        f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}): queue and tree {us['drain']:.1f} µs,"
+        f" refresh {us['refresh']:.1f} µs, waking up {us['awake']:.2f} µs a request\n"
         f"     a refresh takes {case['refresh_ms']:.1f} ms every {case['refresh_interval_s']:g} s,"
         f" at {case['requests_per_s']:g} requests/s"
     )

@@ -17,7 +17,7 @@ All have the labels `model_name` and `engine`, equal to vLLM's. They are on each
 engine's own exporter (`127.0.0.1:9577 + local data-parallel rank`). What was not measured has no sample: no ratio
 before there is enough data, no recommendation without a target or out of reach.
 
-Counters advance together, at each refresh (`--hitratio-interval`, 10 s), so the ratio of two counters' increases is
+Counters advance together, at each refresh (`--hitratio-interval`, 15 s), so the ratio of two counters' increases is
 exact over any time and over any set of replicas: sum first, then divide. Gauges that are ratios describe the current
 window of one engine; do not average them.
 

@@ -6,7 +6,7 @@ from vllm_hitratio_plugin.settings import OPTIONS, Settings, SettingsError, enab
 
 
 def test_defaults() -> None:
-    assert Settings.from_env({}) == Settings(None, 9577, "127.0.0.1", 600.0, 10.0, None)
+    assert Settings.from_env({}) == Settings(None, 9577, "127.0.0.1", 600.0, 15.0, None)
 
 
 def test_all_of_them() -> None:

@@ -94,7 +94,7 @@ OPTIONS = (
     Option("port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0: none"),
     Option("host", host, "127.0.0.1", "ADDRESS", "address the engine's exporter binds to"),
     Option("window", window, 600.0, "SECONDS", "least length of the sliding window"),
-    Option("interval", interval, 10.0, "SECONDS", "time between refreshes of the metrics"),
+    Option("interval", interval, 15.0, "SECONDS", "time between refreshes of the metrics"),
     Option("index_blocks", blocks, None, "BLOCKS", "blocks remembered (default: 8 times the capacity)"),
 )
 

@@ -12,8 +12,8 @@ from typing import Any
 ADMIT, RELEASE, RESET = range(3)
 
 #: Records that may wait. Each holds on to a request, so the bound is one of memory: at 10,000 records a second (far
-#: beyond what a scheduler does) it is most of a second of the worker standing still.
-QUEUE_LIMIT = 8192
+#: beyond what a scheduler does) it is reached when nobody reads them for a second and a half.
+QUEUE_LIMIT = 16384
 
 
 class Recorder:

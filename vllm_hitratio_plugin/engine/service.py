@@ -23,8 +23,8 @@ from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
 
 logger = logging.getLogger("vllm.hitratio")
 
-#: Seconds between two looks at the queue: short, since a record keeps its request alive.
-_DRAIN_S = 0.5
+#: Seconds between two looks at the queue: a record keeps its request alive, but waking up has its price, too.
+_DRAIN_S = 1.0
 
 #: Earlier counters kept, twenty a window: as many as the window may be stretched to, and one more.
 _LOOKS_BACK = 121
@@ -191,9 +191,18 @@ class Service:
             self._degrade("overflow", "records were dropped: the counters are too low and the estimate starts anew")
             self._monitor = self._new_monitor()
         queue = recorder.queue
+        monitor, capacity, block_size = self._monitor, self._facts.capacity_blocks, self._facts.block_size
         try:
             while queue:
-                self._take(queue.popleft())
+                record = queue.popleft()
+                if record[0] == ADMIT:
+                    monitor.admit(access_of(record, capacity, block_size))
+                elif record[0] == RELEASE:
+                    request = record[2]
+                    cached = cached_blocks(request, block_size)
+                    monitor.release(record[1], request.request_id, request.block_hashes, cached)
+                else:
+                    monitor.reset(record[1])
         except Exception as error:
             self._failures += 1
             self._degrade("workload", f"the estimate starts anew: {_where(error)}")
@@ -263,18 +272,6 @@ class Service:
                         self.drain()
             except Exception as error:
                 self._degrade("workload", _where(error))
-
-    def _take(self, record: tuple[Any, ...]) -> None:
-        kind = record[0]
-        if kind == ADMIT:
-            self._monitor.admit(access_of(record, self._facts.capacity_blocks, self._facts.block_size))
-        elif kind == RELEASE:
-            request = record[2]
-            self._monitor.release(
-                record[1], request.request_id, request.block_hashes, cached_blocks(request, self._facts.block_size)
-            )
-        else:
-            self._monitor.reset(record[1])
 
     def _new_monitor(self) -> Monitor:
         return Monitor(
