@@ -33,7 +33,7 @@ OUTPUT = Path("build/bench/cost.json")
 RATE = 100.0
 """Requests per second of virtual time."""
 
-ROUND = 40
+ROUND = 50
 """Requests of a round: short, so that the machine is the same for both managers."""
 
 BARS = {20: (0.05, 0.25), 200: (0.01, 0.15)}
@@ -58,7 +58,7 @@ _USUAL = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=200, help="pairs of rounds a case (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=240, help="pairs of rounds a case (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=RATE, help="requests per second (default: %(default)g)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="(default: %(default)s)")
     arguments = parser.parse_args(argv)
@@ -89,15 +89,17 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
             beside.watch(number % 2)
             for manager in managers:
                 _run(manager, _requests(chunk))
-            beside.drain(chunk)
+            beside.collect(chunk)
+            beside.drain()
         gc.collect()
         gc.freeze()  # what is remembered by now is no work for the collector in either half
-        vllm_s, sync_s, drain_s, hits, prompts = [], [], [], 0, 0
+        vllm_s, sync_s, drain_s = [], [], []
+        hits = prompts = 0
+        alive: list[Any] = []  # until the records are read: who drops a request last must not pay for its end
         for number, chunk in enumerate(_chunks(turns, rounds * ROUND)):
             watched = number % 2
             beside.watch(watched)
             spent = [0.0, 0.0]
-            alive = []  # until the records are read: who drops a request last must not pay for its end
             for each in (0, 1) if number // 2 % 2 else (1, 0):
                 alive.append(_requests(chunk))
                 began = time.thread_time()
@@ -106,7 +108,11 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
                 prompts += sum(turn.tokens for turn in chunk)
             vllm_s.append(spent[1 - watched])
             sync_s.append(spent[watched] - spent[1 - watched])
-            drain_s.append(beside.drain(chunk) / len(chunk))
+            beside.collect(chunk)
+            took = beside.drain()
+            if took is not None:
+                drain_s.append(took)
+                alive.clear()
         gc.unfreeze()
         refresh_s = beside.refreshes(turns)
         awake = beside.awake()
@@ -157,6 +163,8 @@ class _Beside:
             {name: method for name, method in vars(manager).items() if hasattr(method, "__wrapped__")}
             for manager in managers
         ]
+        self._waiting: list[tuple[Any, ...]] = []
+        self._batch = traffic.rate * service._DRAIN_S
         self._refreshed = 0.0
 
     def watch(self, watched: int) -> None:
@@ -180,22 +188,26 @@ class _Beside:
             if turn.time > FILL_S:
                 return
 
-    def drain(self, turns: Sequence[Turn]) -> float:
-        """Read what the recorder wrote of these turns, as if written at their times; seconds it took."""
+    def collect(self, turns: Sequence[Turn]) -> None:
+        """Take what was recorded of these turns off the queues, as if it had been at their times."""
         times = {turn.name: turn.time for turn in turns}
-        records = [
-            (kind, times[rest[0].request_id], *rest) for each in self._recorders for kind, _, *rest in each.queue
-        ]
-        assert len(records) == 2 * len(turns)
         for each in self._recorders:
+            self._waiting += [(kind, times[rest[0].request_id], *rest) for kind, _, *rest in each.queue]
             each.queue.clear()
-        self._recorders[0].queue.extend(records)
-        del records
+
+    def drain(self) -> float | None:
+        """Once what was collected is as much as the service finds at a time, let it read that; seconds a request."""
+        requests = len(self._waiting) // 2
+        if requests < self._batch:
+            return None
+        self._recorders[0].queue.extend(self._waiting)
+        now = self._waiting[-1][1]
+        self._waiting.clear()
         began = time.thread_time()
         self._service.drain()
         spent = time.thread_time() - began
-        self._refresh_if_due(turns[-1].time)
-        return spent
+        self._refresh_if_due(now)
+        return spent / requests
 
     def refreshes(self, turns: Iterator[Turn], count: int = 31) -> float:
         """Seconds of one refresh, the median of some at the service's own interval; with traffic in between."""
