@@ -34,6 +34,9 @@ _GAP_STEP = float(np.log(1.04))
 _LENGTH_STEP = float(np.log(2.0) / 2)
 _LENGTH_BINS = 64
 
+#: Bin numbers below this are looked up in a table: gaps of up to 30 years, at all lengths.
+_TABLE = 1 << 16
+
 #: Halvings before the ramps of a curve are sorted: one in some thousands is left.
 _HALVINGS = 12
 
@@ -149,12 +152,26 @@ def _gap_bin(gaps: Array) -> Array:
 
 
 def _merge(rows: Array) -> Array:
-    keys, index = np.unique(rows[0], return_inverse=True)
+    """Add up the columns of one bin; the bin numbers, in the first row, are whole and not negative."""
+    keys, index = _distinct(rows[0])
     merged = np.empty((len(rows), len(keys)))
     merged[0] = keys
     for row in range(1, len(rows)):
         merged[row] = np.bincount(index, weights=rows[row], minlength=len(keys))
     return merged
+
+
+def _distinct(keys: Array) -> tuple[Array, NDArray[np.intp]]:
+    """The different keys, ascending, and which of them each one is: by a table, where numpy would sort."""
+    if not len(keys) or keys.max() >= _TABLE:
+        return np.unique(keys, return_inverse=True)
+    places = keys.astype(np.intp)
+    present = np.zeros(_TABLE, dtype=bool)
+    present[places] = True
+    found = np.flatnonzero(present)
+    table = np.empty(_TABLE, dtype=np.intp)
+    table[found] = np.arange(len(found))
+    return found.astype(float), table[places]
 
 
 @dataclass(frozen=True)
