@@ -611,3 +611,17 @@ def test_every_prompt_block_has_one_fate(seed: int, capacity: int, unhashed: Unh
     assert fates["hit", "local"] == counters.hit_blocks == observed.hit_blocks
     assert fates["unexplained", "reset"] == 0
     assert fates["unexplained", "missing"] <= (0 if tail else 0.02 * observed.prompt_blocks)
+
+
+@pytest.mark.parametrize(("name", "started", "lifetime"), [(None, 1, 3), ("conversation", 1, 3)])
+def test_a_conversation_that_begins_below_one_block_counts_once(name: str | None, started: int, lifetime: int) -> None:
+    # 60, 200 and 330 tokens at 128 a block: R = 1, 2, 3. The first prompt leaves no block to be found by.
+    monitor = Monitor(block_size=128, capacity_blocks=100, least_requests=1, least_reuses=1)
+    for turn, tokens in enumerate((60, 200, 330)):
+        blocks = [("history", block) for block in range(tokens // 128)]
+        monitor.admit(Access(float(turn), turn, tokens, blocks, 0, conversation=name))
+        monitor.release(float(turn), turn)
+    estimate = monitor.refresh(10.0)
+    assert monitor.counters.conversations == started
+    assert estimate.lifetime_blocks == lifetime
+    assert estimate.turns == 3

@@ -173,7 +173,7 @@ class Monitor:
             pending.sizes += sizes
             remembered = len(sizes)
         else:
-            previous, remembered = -1, 0
+            previous, remembered = -1 if full or name is not None else -2, 0
         if told is not None:
             self._told(conversation, told)
         pending.rows += (
@@ -208,14 +208,16 @@ class Monitor:
             blocks: Chained ids of what the request cached, where its answer is cached too (remark B.1).
             cached: How many of them; fewer than the prompt's full blocks changes nothing.
         """
-        if key not in self._held:
+        held = self._held.pop(key, None)
+        if held is None:
             return
-        node, unhashed = self._held.pop(key)
+        node, unhashed = held
         self._held_unhashed -= unhashed
-        known = 0 if node is None else node.start + len(node.blocks)
-        conversation = None if node is None else node.conversation
-        if conversation is not None:
-            conversation.released = time
+        known, conversation = 0, None
+        if node is not None:
+            known, conversation = node.start + len(node.blocks), node.conversation
+            if conversation is not None:
+                conversation.released = time
         if cached > known:
             self.window.open.sketch.written_blocks += cached - known
             node = self.tree.extend(node, blocks, cached)

@@ -36,7 +36,8 @@ class Row(NamedTuple):
     own_gap: Column
     """Since the conversation let go, s."""
     previous: Column
-    """Full blocks of the conversation's previous prompt; -1 where it starts."""
+    """Full blocks of the conversation's previous prompt; -1 where it starts, -2 where neither an id nor a block
+    is left to find it by."""
     before: Column
     """All blocks of that prompt; 0 where it starts."""
     cached: Column
@@ -157,8 +158,10 @@ def count(pending: Pending, capacities: Column, block_size: int, dropped_blocks:
         external_tokens=row.external_tokens,
         shadow=np.bincount(asking, weights=kept[0], minlength=len(tokens)).astype(float),
         in_use=row.in_use,
-        first=(row.previous < 0).astype(float),
-        grown=np.maximum(prompt - row.before, 0),
+        # A conversation without an id starts, for us, at the first prompt that leaves a block: its next one would
+        # start it again. Only then do λ0 and E[B] count it once.
+        first=(row.previous == -1).astype(float),
+        grown=np.where(row.previous == -2, 0, np.maximum(prompt - row.before, 0)),
         returning=np.minimum(np.maximum(row.previous, 0), reusable),
         previous=np.maximum(row.previous, 0),
         stale=np.maximum(row.cached - known - row.lost, 0),
