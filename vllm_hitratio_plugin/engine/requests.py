@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 from vllm_hitratio_plugin.workload.access import Access
@@ -28,14 +29,16 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
     """
     _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
-    first = not getattr(request, _ADMITTED, False)
-    setattr(request, _ADMITTED, True)
-    # What few requests have is looked for only where it can be: this runs for every prompt.
+    state = vars(request)
+    first = _ADMITTED not in state
+    state[_ADMITTED] = True
+    # What few requests have is looked for only where it can be.
     extra = getattr(request.sampling_params, "extra_args", None)
     named = extra or getattr(request, "session_id", None) is not None
     adapter, salt = request.lora_request, request.cache_salt
     in_use = capacity_blocks - free_blocks
-    return Access(
+    # As Access(...) in half the time: this runs for every prompt.
+    fields = (
         time,
         request.request_id,
         request.num_prompt_tokens,
@@ -47,9 +50,10 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
         first and not preemptions and not request.skip_reading_prefix_cache,
         preemptions > 0,
         None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
-        lambda: _content_of(request, block_size),
+        partial(_content_of, request, block_size),
         turn_of(request) if extra else None,
     )
+    return tuple.__new__(Access, fields)
 
 
 def turn_of(request: Any) -> int | None:

@@ -24,7 +24,7 @@ from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
 logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: a record keeps its request alive, but waking up has its price, too.
-_DRAIN_S = 1.0
+_DRAIN_S = 2.0
 
 #: Earlier counters kept, twenty a window: as many as the window may be stretched to, and one more.
 _LOOKS_BACK = 121

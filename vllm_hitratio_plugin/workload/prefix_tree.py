@@ -140,13 +140,14 @@ class PrefixTree:
                 gap = 0.0
                 ahead = -1
                 joined = bool(aheads) and aheads[-1] == -1
+            blocks_here = end - position
             if joined:
-                lengths[-1] += end - position
+                lengths[-1] += blocks_here
             else:
                 gaps.append(gap)
-                lengths.append(end - position)
+                lengths.append(blocks_here)
                 aheads.append(ahead)
-            match.known += end - position
+            match.known += blocks_here
             position, node = end, found
             if match.forked:
                 break
@@ -156,8 +157,10 @@ class PrefixTree:
                 self._hold(held)
             held.pins += 1
             held = held.parent
-        match.branched = position < count and node is not None and node.children > 0
-        match.node = self._grow(node, blocks[position:count]) if position < count else node
+        if position < count:
+            match.branched = node is not None and node.children > 0
+            node = self._grow(node, blocks[position:count])
+        match.node = node
         return match
 
     def extend(self, node: Node | None, blocks: Sequence[Hashable], count: int) -> Node | None:
@@ -225,8 +228,9 @@ class PrefixTree:
 
     def _grow(self, node: Node | None, new: Sequence[Hashable]) -> Node:
         """Append blocks to a held prompt that ends at ``node``; they are held with it."""
-        self.blocks += len(new)
-        self.held_blocks += len(new)
+        added = len(new)
+        self.blocks += added
+        self.held_blocks += added
         # A leaf that only this prompt holds simply gets longer: a conversation stays one node.
         if node is not None and node.children == 0 and node.pins == 1:
             node.blocks.extend(new)
@@ -263,8 +267,9 @@ class PrefixTree:
     def _hold(self, node: Node) -> None:
         size = len(node.blocks)
         self.held_blocks += size
-        if node.place >= 0:
-            self._stack.take(node.place, size)
+        place = node.place
+        if place >= 0:
+            self._stack.take(place, size)
             node.place = -1
 
     def _compact(self) -> None:

@@ -28,14 +28,14 @@ class RecencyStack:
     def push(self, blocks: int) -> int:
         """Put ``blocks`` on top; returns their place."""
         place = self.size
-        self.size += 1
+        self.size = place + 1
         if not place & _MASK:
             self._groups.append(0)
             if not (place >> _RADIX_BITS) & _MASK:
                 self._supergroups.append(0)
         self._places.append(blocks)
-        self._groups[place >> _RADIX_BITS] += blocks
-        self._supergroups[place >> (2 * _RADIX_BITS)] += blocks
+        self._groups[-1] += blocks
+        self._supergroups[-1] += blocks
         return place
 
     def take(self, place: int, blocks: int) -> None:
