@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_RADIX_BITS = 6
+_RADIX_BITS = 5
 _RADIX = 1 << _RADIX_BITS
 _MASK = _RADIX - 1
 
@@ -13,7 +13,7 @@ class RecencyStack:
     """Places in the order of release, each with the blocks that stand there.
 
     An LRU cache of N blocks holds exactly the N blocks at the top of this stack, whatever N is, so one stack answers
-    for every capacity at once. Sums are kept at three levels of 64, which makes a query three short sums at C speed.
+    for every capacity at once. Sums are kept at three levels of 32, which makes a query three short sums at C speed.
 
     Memory: 8 bytes a place; :meth:`compacted` drops the places that are empty.
     """
