@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
+#: Namespaces remembered of one first block.
+_COPIES = 16
+
 
 class Namespaces:
     """Prompts by content alone, to see what another namespace has cached already.
 
-    Memory: at most ``limit`` prompts of 8 bytes a block; the least recently seen first block is forgotten first.
+    Memory: at most ``limit_blocks`` ids, some 40 bytes each, of at most ``_COPIES`` namespaces a first block; the least
+    recently seen first block is forgotten first.
     """
 
-    def __init__(self, limit: int = 4096) -> None:
-        self._limit = limit
+    def __init__(self, limit_blocks: int = 262_144) -> None:
+        self._limit_blocks = limit_blocks
+        #: Ids remembered.
+        self.blocks = 0
         self._prompts: OrderedDict[Hashable, dict[Hashable, Sequence[Hashable]]] = OrderedDict()
 
     def duplicated(self, namespace: Hashable, content: Sequence[Hashable]) -> int:
@@ -31,10 +37,12 @@ class Namespaces:
             (_common(content, other) for name, other in copies.items() if name != namespace),
             default=0,
         )
-        if len(copies) < 16 or namespace in copies:
+        if len(copies) < _COPIES or namespace in copies:
+            self.blocks += len(content) - len(copies.get(namespace, ()))
             copies[namespace] = content
-        if len(self._prompts) > self._limit:
-            self._prompts.popitem(last=False)
+        while self.blocks > self._limit_blocks:
+            _, forgotten = self._prompts.popitem(last=False)
+            self.blocks -= sum(map(len, forgotten.values()))
         return found
 
 
