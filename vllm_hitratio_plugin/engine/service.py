@@ -262,7 +262,7 @@ class Service:
 
     def _run(self) -> None:
         due = time.monotonic() + self._settings.interval
-        while not self._stop.wait(_DRAIN_S):
+        while not self._stop.wait(min(_DRAIN_S, self._settings.interval)):
             try:
                 if time.monotonic() >= due:
                     self.refresh()

@@ -81,7 +81,12 @@ class Exporter:
 
             def process_request(self, request: Any, client_address: Any) -> None:
                 if places.acquire(blocking=False):
-                    super().process_request(request, client_address)
+                    try:
+                        super().process_request(request, client_address)
+                    except BaseException:
+                        # No thread was to be had: nobody else gives the place back.
+                        places.release()
+                        raise
                 else:
                     self.shutdown_request(request)
 
