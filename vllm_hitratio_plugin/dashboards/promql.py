@@ -84,7 +84,6 @@ class Source:
 PROMPT_BLOCKS = "hitratio_prompt_blocks_total"
 HIT_BLOCKS = "hitratio_hit_blocks_total"
 PROMPT_TOKENS = "hitratio_prompt_tokens_total"
-HIT_TOKENS = "hitratio_hit_tokens_total"
 PREDICTED_BLOCKS = "hitratio_predicted_hit_blocks_total"
 CURVE_BLOCKS = "hitratio_curve_hit_blocks_total"
 SHADOW_CURVE_BLOCKS = "hitratio_shadow_curve_hit_blocks_total"

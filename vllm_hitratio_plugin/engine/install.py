@@ -58,13 +58,7 @@ def _extend_registry(module: ModuleType) -> None:
         @functools.wraps(original)
         def get_prometheus_registry(*args: Any, **kwargs: Any) -> Any:
             registry = original(*args, **kwargs)
-            if enabled():
-                try:
-                    from vllm_hitratio_plugin.metrics.collector import register_snapshots
-
-                    register_snapshots(registry)
-                except Exception:
-                    logger.exception("hitratio: its metrics are missing on this server's /metrics")
+            _show_on(registry)
             return registry
 
         return get_prometheus_registry
@@ -79,17 +73,21 @@ def _extend_multiprocess(module: ModuleType) -> None:
         @functools.wraps(original)
         def __init__(self: Any, registry: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - as above
             original(self, registry, *args, **kwargs)
-            if enabled() and registry is not None:
-                try:
-                    from vllm_hitratio_plugin.metrics.collector import register_snapshots
-
-                    register_snapshots(registry)
-                except Exception:
-                    logger.exception("hitratio: its metrics are missing on this server's /metrics")
+            _show_on(registry)
 
         return __init__
 
     _wrap(module.MultiProcessCollector, "__init__", wrap)
+
+
+def _show_on(registry: Any) -> None:
+    if enabled() and registry is not None:
+        try:
+            from vllm_hitratio_plugin.metrics.collector import register_snapshots
+
+            register_snapshots(registry)
+        except Exception:
+            logger.exception("hitratio: its metrics are missing on this server's /metrics")
 
 
 def _wrap(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:

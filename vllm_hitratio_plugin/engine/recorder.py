@@ -30,7 +30,7 @@ class Recorder:
     - ``(RESET, time)``
 
     Cost on the engine's step: two appends a request, and a keyword test for each decode step's call; nothing grows with
-    the prompt. The queue drops the oldest records beyond ``QUEUE_LIMIT``; the reader sees that by :attr:`dropped`.
+    the prompt. The queue drops the oldest records beyond ``QUEUE_LIMIT``; :attr:`full` says that it may have.
     """
 
     def __init__(self, manager: Any) -> None:

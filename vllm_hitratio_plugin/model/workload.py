@@ -55,11 +55,6 @@ class Workload:
             checked("turns", self.turns, at_least=1)
 
     @property
-    def prompt_block_rate(self) -> float:
-        """ρ = λ0 A_R, prompt blocks per second."""
-        return self.arrival_rate * self.history_workload
-
-    @property
     def new_block_rate(self) -> float:
         """ν = λ0 E[B], newly written blocks per second; the floor of d' and the paper's c_d and m_prac."""
         return self.arrival_rate * self.lifetime_blocks

@@ -50,12 +50,6 @@ class Outcome:
         return self.change.replicas or 1
 
     @property
-    def prompt_tokens_per_hour(self) -> float:
-        """Of all replicas together."""
-        sketch = self.demand.sketch
-        return float(sketch.sizes[2].sum()) / sketch.seconds * self.replicas * _HOUR
-
-    @property
     def saved_tokens_per_hour(self) -> float | None:
         """Prompt tokens an hour that no prefill has to compute: hit blocks times their size; all replicas together."""
         if self.total is None:

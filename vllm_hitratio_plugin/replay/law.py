@@ -47,8 +47,6 @@ _FAMILIES: dict[str, tuple[Callable[..., Interarrival], str]] = {
     "weibull": (Weibull.from_mean, "MEAN:SHAPE"),
 }
 
-LAW_SYNTAX = "SECONDS (exponential), or " + ", ".join(f"{name}:{shape}" for name, (_, shape) in _FAMILIES.items())
-
 
 def parse_law(text: str) -> Law:
     """Read ``135`` or ``exponential:135``, ``fixed:10``, ``lognormal:135:1.5``, ``gamma:135:0.5``, ``weibull:135:0.7``.
