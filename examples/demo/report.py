@@ -166,11 +166,6 @@ def table(report: Report) -> str:
         ("A_H^hash, blocks", first.reusable_workload, load.reusable_workload, 1),
     ):
         lines.append(f"  {name:24}{_number(estimate, digits):>12}{_number(truth, digits):>14}")
-    if first.arrival_rate is not None and first.arrival_rate > 1.1 * load.arrival_rate:
-        lines += [
-            "  (a conversation that sends no id and begins with less than a full block counts again when its next",
-            "  prompt comes: there was nothing to link it by. Products such as λ0 A_R, and the ratios, stay the same.)",
-        ]
     lines += ["", "  hit ratio against capacity"]
     lines += [f"  {size:>8,} blocks  {value:.3f}  {'▇' * round(40 * value)}" for size, value in first.curve.items()]
     size = "none" if first.recommended_blocks is None else f"{first.recommended_blocks:,} blocks"
