@@ -463,6 +463,35 @@ def test_counters_only_rise_and_ratios_of_increases_are_exact() -> None:
     assert last > 250
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("every", "length"), [(10, 1), (20, 2), (60, 3)])
+def test_bursts_within_a_slot_of_the_window(every: float, length: float, seed: int) -> None:
+    """All traffic within a tenth of the time, blocks that survive for a part of a burst (.1 for .02 in whole slots)."""
+    story = Story(60, window_seconds=600, slots=30, grid=(30, 120))
+    for time, path in regular_traffic(1200, seed, rate=2.0):
+        story.serve(time // every * every + time % every * length / every, path, tail=0, hit=None)
+    story.estimate(1199)
+    counters = story.monitor.counters
+    predicted = counters.curve_hit_blocks | {60: counters.predicted_hit_blocks[REUSE_TIME]}
+    exact = counters.shadow_curve_hit_blocks | {60: counters.shadow_hit_blocks}
+    for capacity, hits in exact.items():
+        assert hits > 0
+        assert (predicted[capacity] - hits) / counters.prompt_blocks == pytest.approx(0, abs=0.006), capacity
+    assert story.sums().requests == counters.requests
+
+
+def test_a_burst_beyond_all_measure_has_its_cuts_counted() -> None:
+    """A thousand caches in one slot: as the parts get larger, there are some dozens of them, not thousands."""
+    story = Story(40)
+    cuts = []
+    for slot in range(3):
+        for number in range(2000):
+            story.serve(20 * slot + number / 100, chr(100 + number) * 20, tail=0)
+        cuts.append(story.monitor._cuts)
+    assert 40 < cuts[0] < 300
+    assert max(cuts[1:]) <= 41
+
+
 def test_the_grid_is_shared_between_like_replicas() -> None:
     assert capacity_grid(2275) == (192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
     assert set(capacity_grid(2275)) & set(capacity_grid(2000)) >= {512, 1024, 2048, 4096}

@@ -33,6 +33,14 @@ INTERARRIVAL_BOUNDS = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300,
 #: Parts of the jackknife of the paper's estimator, few since each replica is a fit of its own.
 _PAPER_GROUPS = 10
 
+#: A slot is fitted in parts where its prompts come to more than this share of the room that requests leave in the
+#: cache. A part then moves too little to evict what it brought, so that taking its rates as constant costs little,
+#: however the traffic comes.
+_PART_SHARE = 1 / 2
+
+#: Cuts of a slot beyond which its parts get larger: each takes some milliseconds.
+_CUTS = 40
+
 #: Forks at this block or deeper are counted together.
 FORK_DEPTHS = 256
 
@@ -112,6 +120,13 @@ class Monitor:
         self._shown = np.zeros(1 + len(self.grid))
         self._paper_stderr: float | None = None
         self._closed_slots = 0
+        # Blocks asked for in a part of a slot, those of them still to come, cuts of the current slot, and the blocks
+        # asked for until the last one.
+        self._part = self._room = capacity_blocks * _PART_SHARE
+        self._cuts = 0
+        self._asked = 0.0
+        # Blocks in use, the mean over the prompts counted last.
+        self._in_use = 0.0
         # What the last refresh found that the window should hold, s.
         self._least_seconds = 0.0
 
@@ -132,6 +147,8 @@ class Monitor:
             return
         if time >= self.window.closes:
             self._advance(time)
+        elif self._room <= 0:
+            self._cut(time)
         block_size = self.block_size
         full = tokens // block_size
         unhashed = 1 if tokens % block_size else 0
@@ -192,6 +209,7 @@ class Monitor:
             remembered,
             0 if content is None or known else self._duplicated(namespace, content),
         )
+        self._room -= full
         conversation.turns += 1
         conversation.arrival = conversation.released = time
         conversation.blocks = conversation.cached = full
@@ -280,10 +298,28 @@ class Monitor:
 
     def _advance(self, time: float) -> None:
         self._take_rows()
+        closes = self.window.closes
         for slot in self.window.advance(time):
             self._count(slot, self._counters)
-            self._closed_slots += 1
             self._drift_due = True
+        if self.window.closes > closes:
+            self._closed_slots += 1
+            asked = self._asked + self._part - self._room
+            free = max(self.capacity_blocks - self._in_use, 1.0)
+            self._part = self._room = max(free * _PART_SHARE, asked / _CUTS)
+            self._cuts, self._asked = 0, 0.0
+
+    def _cut(self, time: float) -> None:
+        """Start a new part of the current slot, before the prompt of ``time`` is counted."""
+        self._asked += self._part - self._room
+        self._cuts += 1
+        if self._cuts % _CUTS == 0:
+            self._part *= 2
+        self._room = self._part
+        self._take_rows()
+        slot = self.window.cut(time)
+        if slot is not None:
+            self._count(slot, self._counters)
 
     def _take_rows(self) -> None:
         """Count what the admissions appended, many at a time, into the open slot."""
@@ -304,6 +340,7 @@ class Monitor:
             sketch.reusable_blocks += totals["reusable"]
             sketch.reuse_runs += len(counted.gaps)
             sketch.pinned_blocks += totals["in_use"]
+            self._in_use = totals["in_use"] / len(prompts.tokens)
             sketch.first_turns += totals["first"]
             sketch.grown_blocks += totals["grown"]
             sketch.returning_blocks += totals["returning"]
@@ -364,7 +401,7 @@ class Monitor:
 
     def _drifted(self, slots: list[Slot]) -> Drift | None:
         """The closed slots of the window against as many before them, which the window remembers anyway."""
-        now = [slot.sketch for slot in slots if slot is not self.window.open]
+        now = [slot.sketch for slot in slots if slot is not self.window.current]
         before = [slot.sketch for slot in self.window.before(slots)][-len(now) :]
         if len(before) < len(now):
             return None

@@ -1,13 +1,16 @@
-"""The soak: two real servers, one with the plugin, under the same load in turn; latency as a ratio, memory, counters.
+"""The soak: real servers under the highest load that the cores sustain; latency as a ratio, memory, counters.
 
     python tests/soak --minutes 30        (`make soak`)
 
-Both servers of a round are up all the time and the load alternates between them in stretches of 3 s, the order
-reversed from pair to pair, so that what else the machine does falls on both alike. The server that is started first is
-another one in each round: two servers of the very same kind differ by some percent for as long as they live. Clients
-work in a closed loop: the rate is the highest that the cores sustain. A pair's figure is the ratio of its stretches'
-median latencies, the run's is the mean over the two orders of starting of the median over pairs. `--control` leaves the
-plugin out of both: how far from 1 the method itself is.
+Two servers are up in each round, one with the plugin and one without, and the load goes round in stretches of 3 s:
+the plain server, the other one with its hooks in place, and the same one with its hooks taken off (`switch.py`), in
+another order each time. Two servers of the very same kind differ by some percent for as long as they live, so the
+latency's ratio is that of the two kinds of stretches of the *same* server; the plain one shows what memory a server
+takes by itself, and its latency is told, too. Clients work in a closed loop. The plugin is refreshed every second,
+fifteen times as often as by default, so that each stretch has its part of that.
+
+A lap's figure is the ratio of its stretches' median latencies, the run's is the median over laps, with a bootstrap
+interval. `--control` leaves the hooks off in all stretches: how far from 1 the method itself is.
 
 Writes build/soak/report.json; exit code 1 where a figure is out of its bounds.
 """
@@ -16,13 +19,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import random
+import signal
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection
@@ -32,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "server")]
 
 import psutil  # noqa: E402  (brought by vLLM)
+import switch  # noqa: E402
 from real_server import HOST, Server, serve, write_shim  # noqa: E402
 
 from examples.demo.tiny_model import write_tiny_model  # noqa: E402
@@ -39,47 +46,66 @@ from examples.demo.tiny_model import write_tiny_model  # noqa: E402
 REPORT = ROOT / "build" / "soak" / "report.json"
 CLIENTS = 4
 STRETCH_S = 3.0
-WARM_UP_S = 15.0
+WARM_UP_S = 30.0
+CAPACITY_BLOCKS = 2275
 
-#: Rounds are an even number, of about so long.
+#: How long a round is, of about.
 ROUND_S = 450.0
 
 #: Bounds: the ratio, and how much more memory the second half of a round may take with the plugin than without.
 RATIO = 1.02
 MEMORY_BYTES = 8 << 20
 
+OURS_AND_VLLMS = (
+    ("hitratio_prompt_tokens_total", "vllm:prefix_cache_queries_total"),
+    ("hitratio_hit_tokens_total", "vllm:prefix_cache_hits_total"),
+)
+
 
 @dataclass
 class Side:
-    """One of the two servers over the run."""
+    """One of the two servers over a round."""
 
     server: Server
-    latencies: list[list[float]] = field(default_factory=list)
-    """Seconds of each request, by stretch."""
-    errors: int = 0
     memory: list[int] = field(default_factory=list)
-    """Resident bytes of the engine's process after each stretch."""
+    """Resident bytes of the engine's process after each lap."""
+    errors: int = 0
+    counted: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """What vLLM's counters rose by while the hooks were in place."""
 
-    def engine_memory(self) -> int:
+    def engine(self) -> psutil.Process:
         root = psutil.Process(self.server.process.pid)
-        engines = [each for each in root.children(recursive=True) if "EngineCore" in " ".join(each.cmdline())]
-        return int(engines[0].memory_info().rss)
+        return next(each for each in root.children(recursive=True) if "EngineCore" in " ".join(each.cmdline()))
+
+    def vllms(self) -> list[float]:
+        return [self.server.value(theirs) or 0.0 for _, theirs in OURS_AND_VLLMS]
+
+    def switch(self, on: bool) -> None:
+        """Put the hooks in place or take them off; no request is under way."""
+        self.engine().send_signal(signal.SIGUSR1 if on else signal.SIGUSR2)
+        time.sleep(0.1)
 
 
 @dataclass
 class Round:
     """What one pair of servers did."""
 
-    plugin_first: bool
     ratios: list[float]
-    """Median latency with the plugin over that without, by pair."""
-    median_ms: tuple[float, float]
+    """Median latency with the hooks over that without in the same server, by lap."""
+    tail_ratios: list[float]
+    """The same of the 95th percentile."""
+    server_ratio: float
+    """With the hooks over the plain server: the median over laps."""
+    median_ms: dict[str, float]
     requests: int
     errors: int
+    memory_bytes: tuple[int, int]
+    """At the end, without and with the plugin."""
     memory_growth_bytes: tuple[int, int]
     """In the second half, without and with the plugin."""
     counters_equal: bool
     degraded: list[str]
+    index_blocks: float | None
 
 
 @dataclass
@@ -87,17 +113,19 @@ class Report:
     """What the run found."""
 
     minutes: float
+    control: bool
     requests: int
     requests_per_second: float
     latency_ratio: float
     latency_ratio_low: float
     latency_ratio_high: float
+    tail_ratio: float
     rounds: list[Round]
     failures: list[str]
 
 
-def stretch(side: Side, seed: int, seconds: float) -> None:
-    """Conversations of the same seed for some seconds."""
+def stretch(side: Side, seed: int, seconds: float) -> list[float]:
+    """Conversations of the same seed for some seconds; each request's latency in seconds."""
     latencies: list[float] = []
     lock = threading.Lock()
     ends = time.monotonic() + seconds
@@ -127,60 +155,101 @@ def stretch(side: Side, seed: int, seconds: float) -> None:
     with ThreadPoolExecutor(CLIENTS) as pool:
         for done in [pool.submit(client, number) for number in range(CLIENTS)]:
             done.result()
-    side.latencies.append(latencies)
-    side.memory.append(side.engine_memory())
+    return latencies
 
 
-def finished(without: Side, with_plugin: Side, plugin_first: bool, compared: bool) -> Round:
-    """A round's figures."""
-    medians = [
-        (statistics.median(one), statistics.median(other))
-        for one, other in zip(without.latencies, with_plugin.latencies, strict=True)
-    ]
-    half = len(medians) // 2
-    growth = [
-        int(statistics.median(side.memory[-2:]) - statistics.median(side.memory[half : half + 2]))
-        for side in (without, with_plugin)
-    ]
-    server = with_plugin.server
-    return Round(
-        plugin_first=plugin_first,
-        ratios=[other / one for one, other in medians],
-        median_ms=(
-            statistics.median(one for one, _ in medians) * 1000,
-            statistics.median(other for _, other in medians) * 1000,
-        ),
-        requests=sum(map(len, (*without.latencies, *with_plugin.latencies))),
-        errors=without.errors + with_plugin.errors,
-        memory_growth_bytes=(growth[0], growth[1]),
-        counters_equal=not compared
-        or all(
-            server.value(ours) == server.value(theirs)
-            for ours, theirs in (
-                ("hitratio_prompt_tokens_total", "vllm:prefix_cache_queries_total"),
-                ("hitratio_hit_tokens_total", "vllm:prefix_cache_hits_total"),
-            )
-        ),
-        degraded=[labels["reason"] for labels, value in server.samples().get("hitratio_degraded", ()) if value],
-    )
+def watched_stretch(side: Side, seed: int) -> list[float]:
+    """A stretch with the hooks in place; what vLLM counts meanwhile is noted."""
+    before = side.vllms()
+    side.switch(True)
+    latencies = stretch(side, seed, STRETCH_S)
+    time.sleep(0.2)  # vLLM counts a request a moment after it has answered
+    side.switch(False)
+    side.counted = [counted + now - then for counted, now, then in zip(side.counted, side.vllms(), before, strict=True)]
+    return latencies
 
 
-def pooled(rounds: list[Round], chooser: random.Random | None = None) -> float:
-    """The run's latency ratio; with a chooser, of a bootstrap sample of rounds and of pairs in them."""
-    by_order = []
-    for plugin_first in (False, True):
-        those = [each.ratios for each in rounds if each.plugin_first is plugin_first]
-        if chooser is not None:
-            those = [chooser.choices(ratios, k=len(ratios)) for ratios in chooser.choices(those, k=len(those))]
-        by_order.append(statistics.median(ratio for ratios in those for ratio in ratios))
-    return statistics.mean(by_order)
+def tail(latencies: list[float]) -> float:
+    return statistics.quantiles(latencies, n=20)[-1]
 
 
-def report_of(rounds: list[Round], minutes: float) -> Report:
+def one_round(number: int, seconds: float, control: bool) -> Round:
+    """Two fresh servers; in every other round the plain one is started first."""
+    options = ("--num-gpu-blocks-override", str(CAPACITY_BLOCKS + 1))
+    ours = ("--hitratio-window", "60", "--hitratio-interval", "1", "--hitratio-target", "0.8")
+    with tempfile.TemporaryDirectory(prefix="soak-") as name, contextlib.ExitStack() as servers:
+        folder = Path(name)
+        model = write_tiny_model(folder / "model")
+        shim = folder / "shim"
+        shim.mkdir()
+        paths = [write_shim(shim), switch.write_plugin(folder / "switch")]
+        started: dict[bool, Side] = {}
+        for plugin in (number % 2 == 1, number % 2 == 0):
+            log = folder / f"{plugin}.log"
+            server = serve(model, log, *options, *(ours if plugin else ()), paths=paths, plugin=plugin)
+            started[plugin] = Side(servers.enter_context(server))
+        plain, watched = started[False], started[True]
+        for side in (plain, watched):
+            stretch(side, -1, WARM_UP_S)
+        watched.switch(False)
+        # What was counted in the warm-up is in vLLM's counters, too.
+        watched.counted = watched.vllms()
+        kinds: dict[str, Callable[[int], list[float]]] = {
+            "plain": lambda lap: stretch(plain, lap, STRETCH_S),
+            "off": lambda lap: stretch(watched, lap, STRETCH_S),
+            "on": lambda lap: stretch(watched, lap, STRETCH_S) if control else watched_stretch(watched, lap),
+        }
+        orders = list(itertools.permutations(kinds))
+        laps: list[dict[str, list[float]]] = []
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends or len(laps) < 4:
+            order = orders[len(laps) % len(orders)]
+            laps.append({kind: kinds[kind](len(laps)) for kind in order})
+            for side in (plain, watched):
+                side.memory.append(int(side.engine().memory_info().rss))
+            if len(laps) % 10 == 0:
+                medians = {kind: 1000 * statistics.median(latencies) for kind, latencies in laps[-1].items()}
+                print(
+                    f"soak: round {number + 1} lap {len(laps)}: median {medians['on']:.2f} ms with hooks, "
+                    f"{medians['off']:.2f} ms without, {medians['plain']:.2f} ms in the plain server; the engines' "
+                    f"memory {watched.memory[-1] >> 20} and {plain.memory[-1] >> 20} MiB",
+                    flush=True,
+                )
+        watched.switch(True)
+        server = watched.server
+        server.wait_for("published", lambda: server.value(OURS_AND_VLLMS[0][0]) is not None)
+        return Round(
+            ratios=[statistics.median(lap["on"]) / statistics.median(lap["off"]) for lap in laps],
+            tail_ratios=[tail(lap["on"]) / tail(lap["off"]) for lap in laps],
+            server_ratio=statistics.median(
+                statistics.median(lap["on"]) / statistics.median(lap["plain"]) for lap in laps
+            ),
+            median_ms={kind: 1000 * statistics.median(statistics.median(lap[kind]) for lap in laps) for kind in kinds},
+            requests=sum(len(latencies) for lap in laps for latencies in lap.values()),
+            errors=plain.errors + watched.errors,
+            memory_bytes=(plain.memory[-1], watched.memory[-1]),
+            memory_growth_bytes=(growth(plain.memory), growth(watched.memory)),
+            counters_equal=all(
+                server.value(mine) == counted
+                for (mine, _), counted in zip(OURS_AND_VLLMS, watched.counted, strict=True)
+            ),
+            degraded=[labels["reason"] for labels, value in server.samples().get("hitratio_degraded", ()) if value],
+            index_blocks=server.value("hitratio_index_blocks"),
+        )
+
+
+def growth(memory: list[int]) -> int:
+    """From the middle to the end, by the medians of a few readings."""
+    middle = len(memory) // 2
+    return int(statistics.median(memory[-3:]) - statistics.median(memory[middle : middle + 3]))
+
+
+def report_of(rounds: list[Round], minutes: float, control: bool) -> Report:
     """The run's figures, and which of them are out of bounds."""
+    ratios = [ratio for each in rounds for ratio in each.ratios]
     chooser = random.Random(0)
-    draws = sorted(pooled(rounds, chooser) for _ in range(2000))
-    ratio = pooled(rounds)
+    draws = sorted(statistics.median(chooser.choices(ratios, k=len(ratios))) for _ in range(2000))
+    ratio = statistics.median(ratios)
     failures = []
     if ratio > RATIO:
         failures.append(f"the median latency with the plugin is {ratio:.3f} times that without")
@@ -195,50 +264,18 @@ def report_of(rounds: list[Round], minutes: float) -> Report:
         if each.degraded:
             failures.append(f"round {number}: degraded: {', '.join(each.degraded)}")
     requests = sum(each.requests for each in rounds)
-    seconds = sum(2 * STRETCH_S * len(each.ratios) for each in rounds)
-    return Report(minutes, requests, requests / seconds, ratio, draws[49], draws[1949], rounds, failures)
-
-
-def one_round(number: int, seconds: float, control: bool) -> Round:
-    """Two fresh servers; in even rounds the plain one is started first."""
-    plugin_first = number % 2 == 1
-    options = ("--hitratio-window", "60", "--hitratio-interval", "2", "--hitratio-target", "0.8")
-    with tempfile.TemporaryDirectory(prefix="soak-") as name, contextlib.ExitStack() as servers:
-        folder = Path(name)
-        model = write_tiny_model(folder / "model")
-        shim = folder / "shim"
-        shim.mkdir()
-        paths = [write_shim(shim)]
-        started: dict[bool, Side] = {}
-        for plugin in (plugin_first, not plugin_first):
-            log = folder / f"{plugin}.log"
-            on = plugin and not control
-            server = serve(model, log, *(options if on else ()), paths=paths, plugin=on)
-            started[plugin] = Side(servers.enter_context(server))
-        without, with_plugin = started[False], started[True]
-        for side in (without, with_plugin):
-            stretch(side, -1, WARM_UP_S)
-            side.latencies.clear()
-            side.memory.clear()
-        ends = time.monotonic() + seconds
-        pair = 0
-        while time.monotonic() < ends or pair < 4:
-            for side in (without, with_plugin) if pair % 2 else (with_plugin, without):
-                stretch(side, pair, STRETCH_S)
-            pair += 1
-            ratio = statistics.median(with_plugin.latencies[-1]) / statistics.median(without.latencies[-1])
-            if pair % 20 == 0:
-                print(
-                    f"soak: round {number + 1} pair {pair}: latency ratio {ratio:.3f}, memory of the engine "
-                    f"{without.memory[-1] >> 20} MiB without, {with_plugin.memory[-1] >> 20} MiB with",
-                    flush=True,
-                )
-        if control:
-            return finished(without, with_plugin, plugin_first, compared=False)
-        watched = with_plugin.server
-        tokens = watched.value("vllm:prefix_cache_queries_total")
-        watched.wait_for("all published", lambda: watched.value("hitratio_prompt_tokens_total") == tokens)
-        return finished(without, with_plugin, plugin_first, compared=True)
+    return Report(
+        minutes=minutes,
+        control=control,
+        requests=requests,
+        requests_per_second=requests / (3 * STRETCH_S * len(ratios)),
+        latency_ratio=ratio,
+        latency_ratio_low=draws[49],
+        latency_ratio_high=draws[1949],
+        tail_ratio=statistics.median(ratio for each in rounds for ratio in each.tail_ratios),
+        rounds=rounds,
+        failures=failures,
+    )
 
 
 def main() -> int:
@@ -247,24 +284,25 @@ def main() -> int:
         prog="python tests/soak", description="Latency, memory and counters over a long run."
     )
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--control", action="store_true", help="leave the plugin out of both servers")
+    parser.add_argument("--control", action="store_true", help="leave the hooks off in all stretches")
     arguments = parser.parse_args()
-    count = max(2, 2 * round(60 * arguments.minutes / ROUND_S / 2))
+    count = max(1, round(60 * arguments.minutes / ROUND_S))
     rounds = [one_round(number, 60 * arguments.minutes / count, arguments.control) for number in range(count)]
-    report = report_of(rounds, arguments.minutes)
+    report = report_of(rounds, arguments.minutes, arguments.control)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps(asdict(report), indent=2) + "\n")
     print(
-        f"soak: {report.requests} requests in {count} rounds, {report.requests_per_second:.0f}/s; latency with the "
-        f"plugin over that without {report.latency_ratio:.3f} ({report.latency_ratio_low:.3f} to "
-        f"{report.latency_ratio_high:.3f}); {sum(each.errors for each in rounds)} errors"
+        f"soak: {report.requests} requests in {count} rounds, {report.requests_per_second:.0f}/s; median latency with "
+        f"the hooks over that without {report.latency_ratio:.4f} (95 %: {report.latency_ratio_low:.4f} to "
+        f"{report.latency_ratio_high:.4f}), 95th percentile {report.tail_ratio:.4f}; "
+        f"{sum(each.errors for each in rounds)} errors"
     )
     for number, each in enumerate(rounds, 1):
         without, with_plugin = (growth / 2**20 for growth in each.memory_growth_bytes)
         print(
-            f"soak: round {number}: ratio {statistics.median(each.ratios):.3f}, memory in the second half "
-            f"{without:+.1f} MiB without, {with_plugin:+.1f} MiB with; counters "
-            f"{'equal' if each.counters_equal else 'not equal'} to vLLM's"
+            f"soak: round {number}: ratio {statistics.median(each.ratios):.4f}, to the plain server "
+            f"{each.server_ratio:.3f}; memory in the second half {without:+.1f} MiB without, {with_plugin:+.1f} MiB "
+            f"with; counters {'equal' if each.counters_equal else 'not equal'} to vLLM's"
         )
     for failure in report.failures:
         print(f"soak: {failure}", file=sys.stderr)

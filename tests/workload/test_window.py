@@ -83,6 +83,48 @@ def test_idle_for_longer_than_anything_is_remembered() -> None:
     assert 1e7 < window.closes <= 1e7 + 10
 
 
+def test_parts_of_a_slot_are_one_slot_of_the_window() -> None:
+    """Cut or not, slots are equal; a part keeps its expected hits, and short gaps see the parts before them."""
+    window = Window(60, 6, (0.5, 100))
+    for second in (0, 1, 2, 3, 12, 13):
+        traffic(window, second, reuses=2)
+        if second in (1, 12):
+            part = window.cut(second + 0.5)
+            assert part is not None
+            assert part.sketch.requests == (2 if second == 1 else 1)
+    assert window.cut(13.2) is not None
+    assert window.cut(13.4) is None  # nothing since
+    window.fit(14)
+    slots = window.slots()
+    assert [slot.sketch.seconds for slot in slots] == [10, 4]
+    assert [slot.sketch.requests for slot in slots] == [4, 2]
+    assert [slot.expected[1] for slot in slots] == [8, 4]
+    assert [slot.fit.prompt_blocks for slot in slots] == [40, 20]
+    whole = window.total(slots)
+    assert (whole.seconds, whole.requests, whole.reusable_blocks) == (14, 6, 12)
+    assert window.before(slots) == []
+
+
+def test_a_burst_is_not_diluted_by_the_idle_rest_of_its_slot() -> None:
+    """50 blocks within a second, then a run idle for that second: 50 ahead of it, not a tenth of that."""
+    expected = []
+    for cuts in (False, True):
+        window = Window(60, 6, (30,))
+        window.advance(0)
+        for time, requests in ((8, 1), (8.5, 5)):
+            traffic(window, time, requests)
+            if cuts:
+                window.cut(time + 0.4)
+        window.advance(9)
+        slot = window.open.sketch
+        slot.requests += 1
+        slot.prompt_blocks += 10
+        slot.add_runs(np.array([1.0]), np.array([10.0]))
+        window.fit(9.5)
+        expected.append(window.slots()[-1].expected[0])
+    assert expected == [10, 0]
+
+
 def test_a_closed_slot_keeps_its_expected_hits() -> None:
     """4 runs of one block, 2 s idle, while 1 block/s is written: 2 ahead of each, at most; N = 1 holds none of them."""
     window = Window(60, 6, (0.5, 100))

@@ -6,24 +6,19 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME, Counters, Estimate
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
-from vllm_hitratio_plugin.replay.pools.pool import Pool, Unhashed, block_count
+from vllm_hitratio_plugin.replay.pools.pool import Pool, Unhashed
 from vllm_hitratio_plugin.replay.simulate import Observed, simulate
 from vllm_hitratio_plugin.replay.trace import Trace
 from vllm_hitratio_plugin.workload.access import Access
 
 PoolKind = Literal["builtin", "vllm"]
 
-_LONGEST_SLOT = 20.0  # seconds
-_SHORTEST_SLOT = 1.0
-_SLOTS_A_FILL = 5  # slots within the time in which prompts amount to the whole capacity
+_SLOT_SECONDS = 20.0  # as in a serving engine
 _MOST_SLOTS = 4000
-_PAUSE = 60.0  # seconds without a prompt, after which the traffic counts as interrupted
 
 
 def make_pool(kind: PoolKind, capacity_blocks: int, block_size: int, unhashed: Unhashed) -> Pool:
@@ -76,7 +71,7 @@ def compare(
         capacity_blocks=capacity_blocks,
         unhashed=unhashed,
         window_seconds=duration,
-        slots=_slots(trace, capacity_blocks, duration),
+        slots=min(math.ceil(duration / _SLOT_SECONDS), _MOST_SLOTS),
         grid=(),
         least_requests=1,
         least_reuses=1,
@@ -105,18 +100,6 @@ def compare(
         },
         estimate=estimate,
     )
-
-
-def _slots(trace: Trace, capacity_blocks: int, duration: float) -> int:
-    """Slots for the monitor: short beside T_C, for rates are taken as constant within a slot.
-
-    T_C is at least the time in which all prompts, hits included, come to N blocks.
-    """
-    times = np.array([prompt.time for prompt in trace.prompts])
-    busy = max(float(np.minimum(np.diff(times), _PAUSE).sum()), 1.0)
-    blocks = sum(block_count(prompt.tokens, trace.block_size) for prompt in trace.prompts)
-    slot = min(max(capacity_blocks * busy / blocks / _SLOTS_A_FILL, _SHORTEST_SLOT), _LONGEST_SLOT)
-    return min(math.ceil(duration / slot), _MOST_SLOTS)
 
 
 class _Watch:

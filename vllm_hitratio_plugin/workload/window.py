@@ -35,7 +35,10 @@ class Slot:
 
 
 class Window:
-    """Time cut into equal slots, each an additive sketch (MODEL section 5).
+    """Time cut into slots, each an additive sketch (MODEL section 5).
+
+    Slots are equal. Rates are taken as constant within a slot, which bursts are not, so a slot may be fitted in parts
+    (:meth:`cut`); they are remembered one by one until the next slot is over, since short gaps reach back to them.
 
     Args:
         seconds: The least length of the window, > 0.
@@ -44,7 +47,7 @@ class Window:
         stretch: The window may grow to this many times ``seconds`` when traffic is thin.
         origin: Seconds, a slot boundary (replays align it with their measurement window).
 
-    Memory: ``slots * stretch`` sketches.
+    Memory: ``slots * stretch`` sketches, and those of the last two slots' parts.
     """
 
     def __init__(
@@ -55,7 +58,11 @@ class Window:
         self.capacities: NDArray[np.float64] = np.asarray(capacities, dtype=float)
         self._origin = origin
         self._closed: deque[Slot] = deque(maxlen=slots * stretch)
-        self.open = Slot(len(self.capacities))
+        #: The last part of the current slot, and the whole slot as :meth:`slots` last gave it.
+        self.open = self.current = Slot(len(self.capacities))
+        # The parts of the current slot before it, and the sketches of those of the slot before.
+        self._parts: list[Slot] = []
+        self._previous: list[FlowSketch] = []
         self._opened: float | None = None
         self._total: tuple[int, FlowSketch] | None = None
         #: Seconds, when the open slot has to be closed.
@@ -64,7 +71,7 @@ class Window:
     def advance(self, time: float) -> list[Slot]:
         """Close every slot that ended by ``time``; idle slots count, with their seconds and no traffic.
 
-        Returns the closed slots that had traffic, fitted for good.
+        Returns the last parts of the closed slots, where they had traffic, fitted for good.
         """
         if self._opened is None:
             self._open_at(time)
@@ -73,19 +80,23 @@ class Window:
         for _ in range((self._closed.maxlen or 0) + 1):
             if time < self.closes:
                 break
-            self.open.sketch.seconds = self.closes - self._opened
-            self._fit_open()
-            if self.open.sketch.requests:
-                closed.append(self.open)
-            self._closed.append(self.open)
-            self._total = None
-            self.open = Slot(len(self.capacities))
-            self._opened = self.closes
+            last = self._close(self._opened, self.closes)
+            if last.sketch.requests:
+                closed.append(last)
             self.closes += self.slot_seconds
+            self._closed.append(_joined(self._parts))
+            self._previous = [part.sketch for part in self._parts]
+            self._parts = []
         else:
             # Idle for longer than anything is remembered: every slot is empty, so just take the time from here.
             self._open_at(time)
         return closed
+
+    def cut(self, time: float) -> Slot | None:
+        """End a part of the current slot at ``time``, which must lie in it; returns it, fitted for good, or None."""
+        if self._opened is None or not self.open.sketch.requests or time <= self._opened:
+            return None
+        return self._close(self._opened, time)
 
     def fit(self, time: float) -> None:
         """Bring the open slot's fit up to ``time``, which must lie in it."""
@@ -99,10 +110,11 @@ class Window:
         Args:
             least_runs, least_seconds: Below these the window is stretched beyond its least length.
         """
-        chosen = [self.open] if self.open.sketch.seconds > 0 or self.open.sketch.requests else []
-        runs = self.open.sketch.reuse_runs
-        seconds = self.open.sketch.seconds
-        # Half a slot of slack: the open slot is rarely whole.
+        self.current = current = _joined([*self._parts, self.open])
+        chosen = [current] if current.sketch.seconds > 0 or current.sketch.requests else []
+        runs = current.sketch.reuse_runs
+        seconds = current.sketch.seconds
+        # Half a slot of slack: the current slot is rarely whole.
         least_seconds = max(least_seconds, self.seconds - 0.5 * self.slot_seconds)
         for slot in reversed(self._closed):
             if seconds >= least_seconds and runs >= least_runs:
@@ -115,23 +127,49 @@ class Window:
 
     def before(self, slots: Sequence[Slot]) -> list[Slot]:
         """As many closed slots just before those that :meth:`slots` gave, oldest first; fewer near the start."""
-        end = len(self._closed) - sum(slot is not self.open for slot in slots)
+        end = len(self._closed) - sum(slot is not self.current for slot in slots)
         return list(self._closed)[max(end - len(slots), 0) : end]
 
     def total(self, slots: Sequence[Slot]) -> FlowSketch:
         """The sketch of all of :meth:`slots` together; what the closed ones add up to is kept until the next closes."""
-        closed = [slot.sketch for slot in slots if slot is not self.open]
+        closed = [slot.sketch for slot in slots if slot is not self.current]
         if self._total is None or self._total[0] != len(closed):
             self._total = (len(closed), FlowSketch.total(closed))
-        return self._total[1] + self.open.sketch
+        return self._total[1] + self.current.sketch
+
+    def _close(self, opened: float, time: float) -> Slot:
+        closed = self.open
+        closed.sketch.seconds = time - opened
+        self._fit_open()
+        self._parts.append(closed)
+        self._total = None
+        self.open = Slot(len(self.capacities))
+        self._opened = time
+        return closed
 
     def _fit_open(self) -> None:
         slot = self.open
-        history = [closed.sketch for closed in self._closed]
-        slot.fit = Fit.of_slot(slot.sketch, local_displacement([*history, slot.sketch]))
-        slot.expected = slot.fit.hit_blocks(self.capacities)
+        if slot.sketch.requests:
+            # The youngest closed slot by its parts.
+            history = [closed.sketch for closed in self._closed][:-1]
+            history += [*self._previous, *(part.sketch for part in self._parts)]
+            slot.fit = Fit.of_slot(slot.sketch, local_displacement([*history, slot.sketch]))
+            slot.expected = slot.fit.hit_blocks(self.capacities)
 
     def _open_at(self, time: float) -> None:
         self._opened = time
         steps = math.floor((time - self._origin) / self.slot_seconds) + 1
         self.closes = self._origin + steps * self.slot_seconds
+
+
+def _joined(parts: Sequence[Slot]) -> Slot:
+    """One slot of consecutive parts, each fitted for good."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Slot(0)
+    whole.sketch = FlowSketch.total([part.sketch for part in parts])
+    whole.fit = Fit.total([part.fit for part in parts])
+    whole.ledger = np.sum([part.ledger for part in parts], axis=0)
+    whole.shadow = np.sum([part.shadow for part in parts], axis=0)
+    whole.expected = np.sum([part.expected for part in parts], axis=0)
+    return whole
