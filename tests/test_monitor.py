@@ -208,6 +208,33 @@ def test_rule_7_answers_that_are_cached_count() -> None:
     assert estimate.observed == estimate.predicted[REUSE_TIME] == pytest.approx(5 / 11)
 
 
+def test_a_prefill_that_was_broken_off_is_not_expected() -> None:
+    """Eight blocks, aborted after three; sent again, three are there, and five were written once, not twice."""
+    story = Story()
+    key = story.admit(0, "abcdefgh", tail=4)
+    story.monitor.release(2, key, (), 3)
+    story.serve(10, "abcdefgh", tail=4, hit=3)
+    story.serve(20, "abcdefgh", tail=4, hit=8)
+    estimate = story.estimate()
+    assert story.sums().reusable_blocks == 3 + 8
+    assert story.sums().written_blocks == 8
+    assert estimate.observed == estimate.predicted[REUSE_TIME] == pytest.approx(11 / 27)
+    assert story.monitor.counters.conversations == 1
+    fates = dict(zip(COLUMNS, story.monitor.counters.ledger, strict=True))
+    assert fates["cold", "new"] == 8 + 5
+    assert fates["cold", "diverged"] == 0
+
+
+def test_a_second_prefill_that_was_broken_off_takes_nothing_from_the_first() -> None:
+    """What was known before stays known, in caches that are large enough for it."""
+    story = Story(2, grid=(2, 100))
+    story.serve(0, "abcdefgh")
+    story.serve(1, "xyz")
+    story.monitor.release(3, story.admit(2, "abcdefgh"), (), 1)
+    story.serve(4, "abcdefgh", hit=1)
+    assert story.estimate().curve[100] == pytest.approx(16 / 31)
+
+
 def test_an_id_links_turns_whose_history_was_rewritten() -> None:
     """Case 11: turn 1 had 2 blocks, 1 of thinking and 1 of answer follow; turn 2 drops the thinking."""
     story = Story()

@@ -100,8 +100,8 @@ class Monitor:
         self.flow = Flow(FlowSketch())
         self._named = NamedConversations()
         self._namespaces: Namespaces | None = None
-        # Deepest node and whether a block without a hash follows, by request.
-        self._held: dict[Hashable, tuple[Node | None, int]] = {}
+        # Deepest node, whether a block without a hash follows, and how many blocks were known before, by request.
+        self._held: dict[Hashable, tuple[Node | None, int, int]] = {}
         # Such blocks in use, and such blocks free at the head of the queue: no room for cached content either way.
         self._held_unhashed = 0
         self._blank = 0
@@ -155,7 +155,7 @@ class Monitor:
         tree = self.tree
         in_use = tree.held_blocks + self._held_unhashed if pinned is None else pinned
         match = tree.admit(blocks, full, time)
-        self._held[key] = (match.node, unhashed)
+        self._held[key] = (match.node, unhashed, match.known + match.lost)
         self._held_unhashed += unhashed
         known, lost = match.known, match.lost
         if not counted:
@@ -217,25 +217,28 @@ class Monitor:
         if match.node is not None:
             match.node.conversation = conversation
 
-    def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int = 0) -> None:
+    def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int | None = None) -> None:
         """The request let its blocks go.
 
         Args:
             time: Seconds.
             key: As admitted; unknown keys are ignored.
             blocks: Chained ids of what the request cached, where its answer is cached too (remark B.1).
-            cached: How many of them; fewer than the prompt's full blocks changes nothing.
+            cached: How many of them; fewer than the prompt's full blocks where its prefill was not finished. None: the
+                prompt's.
         """
         held = self._held.pop(key, None)
         if held is None:
             return
-        node, unhashed = held
+        node, unhashed, before = held
         self._held_unhashed -= unhashed
         known, conversation = 0, None
         if node is not None:
             known, conversation = node.start + len(node.blocks), node.conversation
             if conversation is not None:
                 conversation.released = time
+        if cached is None:
+            cached = known
         if cached > known:
             self.window.open.sketch.written_blocks += cached - known
             node = self.tree.extend(node, blocks, cached)
@@ -245,6 +248,8 @@ class Monitor:
             self._blank += unhashed
             unhashed = 0
         self.tree.release(node, time, unhashed)
+        if cached < known and node is not None:
+            self._unfinished(node, max(cached, before))
 
     def reset(self, time: float) -> None:
         """The engine dropped its prefix cache."""
@@ -282,6 +287,15 @@ class Monitor:
         if match.branched:
             depth = min(match.known + match.lost, FORK_DEPTHS)
             counters.fork_depths[depth] = counters.fork_depths.get(depth, 0) + 1
+
+    def _unfinished(self, node: Node, left: int) -> None:
+        """A prompt's prefill was broken off: what lies beyond its first ``left`` blocks was never there."""
+        conversation = node.conversation
+        dropped = self.tree.cut(node, left)
+        # They were counted as written when the prompt was admitted.
+        self.window.open.sketch.written_blocks -= dropped
+        if dropped and conversation is not None:
+            conversation.blocks = conversation.cached = left
 
     def _told(self, conversation: Conversation, told: int) -> None:
         if told > 1:

@@ -25,7 +25,7 @@ class Watched:
         return records
 
     def kinds(self) -> list[tuple[Any, ...]]:
-        """(kind, request id, hit tokens, external tokens, free blocks, preemptions) of what was recorded."""
+        """Of each record its kind, the request id, and what follows that."""
         return [(kind, rest[0].request_id, *rest[1:]) if rest else (kind,) for kind, _, *rest in self.take()]
 
 
@@ -47,9 +47,9 @@ def test_one_record_an_admission_and_one_a_release(watched: Watched) -> None:
     assert times == sorted(times)
     assert watched.kinds() == [
         (ADMIT, "one", 0, 0, 20, 0),
-        (RELEASE, "one"),
+        (RELEASE, "one", 65),
         (ADMIT, "two", 64, 0, 20, 0),
-        (RELEASE, "two"),
+        (RELEASE, "two", 97),
     ]
 
 
@@ -72,7 +72,7 @@ def test_lookups_that_do_not_fit_are_no_records(watched: Watched) -> None:
     assert admit(manager, waiting) == 8 * BLOCK_SIZE
     assert watched.kinds() == [
         (ADMIT, "first", 0, 0, 20, 0),
-        (RELEASE, "first"),
+        (RELEASE, "first", 257),
         (ADMIT, "waiting", 128, 0, 20, 0),
     ]
 
@@ -109,7 +109,7 @@ def test_a_preempted_request_is_marked_when_it_comes_back(watched: Watched) -> N
     admit(manager, request)
     assert watched.kinds() == [
         (ADMIT, "one", 0, 0, 20, 0),
-        (RELEASE, "one"),
+        (RELEASE, "one", 65),
         (ADMIT, "one", 64, 0, 20, 1),
     ]
 

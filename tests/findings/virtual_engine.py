@@ -62,7 +62,7 @@ class VirtualEngine:
         """A prompt of an engine that is not the pool: what it hit is given."""
         self._key += 1
         self.now = time
-        cached: int = access.pop("cached", 0)
+        cached: int | None = access.pop("cached", None)
         self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, pinned_blocks=0, **access))
         self.monitor.release(time, self._key, ids, cached)
 

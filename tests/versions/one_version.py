@@ -24,6 +24,7 @@ from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, RESET, Recorder
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.settings import Settings
+from vllm_hitratio_plugin.workload.ledger import COLUMNS
 
 KINDS = {ADMIT: "admit", RELEASE: "release", RESET: "reset"}
 
@@ -50,7 +51,7 @@ def plain(record: tuple[Any, ...]) -> list[Any]:
     if record[0] == ADMIT:
         _, _, request, hit, external, free, preemptions = record
         return ["admit", request.request_id, request.num_prompt_tokens, hit, external, free, preemptions]
-    return [KINDS[record[0]], *(part.request_id for part in record[2:])]
+    return [KINDS[record[0]], *(part.request_id for part in record[2:3])]
 
 
 def manager_trace(blocks: int, hold: int) -> dict[str, Any]:
@@ -348,6 +349,38 @@ def scheduler_pressure(model: str) -> dict[str, Any]:
     }
 
 
+def scheduler_broken_off(model: str) -> dict[str, Any]:
+    """Clients that lose patience: prompts are aborted in the middle of their chunked prefill, and sent again."""
+    from vllm.v1.request import RequestStatus
+
+    engine = drive.Engine(model, 400, arguments={"max_num_batched_tokens": 512, "enable_chunked_prefill": True})
+    own = Own(engine)
+    rng = random.Random(5)
+    left = 0
+    for number in range(10):
+        tokens = [rng.randrange(256) for _ in range(2000)]
+        engine.add(f"impatient-{number}", tokens)
+        for _ in range(number % 3 + 1):
+            engine.step()
+        left += (number % 3 + 1) * 512
+        engine.scheduler.finish_requests(f"impatient-{number}", RequestStatus.FINISHED_ABORTED)
+        engine.add(f"again-{number}", tokens)
+        engine.run()
+    engine.service.refresh()
+    counters = engine.service.snapshot.counters
+    engine.service.stop()
+    return {
+        "left": left,
+        "own": dict(own.total),
+        "hit_tokens": counters.hit_tokens,
+        "ceiling_tokens": counters.ceiling_hit_blocks * drive.BLOCK,
+        "shadow_tokens": counters.shadow_hit_blocks * drive.BLOCK,
+        "unexplained": sum(
+            blocks for (fate, _), blocks in zip(COLUMNS, counters.ledger, strict=True) if fate == "unexplained"
+        ),
+    }
+
+
 def command_line(model: str) -> dict[str, Any]:
     """The flags on the real parser; leaves them in the environment, as the server's parent process does."""
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -411,6 +444,7 @@ def main() -> None:
     }
     result["scheduler"] = scheduler_trace(model)
     result["pressure"] = scheduler_pressure(model)
+    result["broken off"] = scheduler_broken_off(model)
     Path(sys.argv[2]).write_text(json.dumps(result))
 
 

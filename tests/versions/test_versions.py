@@ -165,6 +165,14 @@ def test_waiting_and_preempted_prompts_count_once(version: str, result: Any) -> 
     compatibility.record("vllm", version, lookups=str(found["own_lookups"]))
 
 
+def test_what_an_aborted_prefill_did_not_compute_is_not_expected(result: Any) -> None:
+    """Prompts aborted after some of their chunks, then sent again: hit is what was computed, and no more is missed."""
+    found = result["broken off"]
+    assert found["own"]["hits"] == found["hit_tokens"] == found["left"]
+    assert found["ceiling_tokens"] == found["shadow_tokens"] == found["left"]
+    assert found["unexplained"] == 0
+
+
 def test_flags_are_accepted_and_stay_out_of_the_namespace(version: str, result: Any) -> None:
     found = result["command_line"]
     environment = found["environment"]

@@ -66,6 +66,20 @@ class BlockReference:
             if not block.pins:
                 self.stack.append(name)
 
+    def cut(self, path: list[Id], count: int) -> int:
+        """Forget the released path's blocks from the last one back to ``count``, up to one that somebody else needs."""
+        forgotten = 0
+        for name in reversed(path[count:]):
+            if self.blocks[name].pins or any(
+                len(other) > len(name) and other[: len(name)] == name for other in self.blocks
+            ):
+                break
+            del self.blocks[name]
+            if name in self.stack:
+                self.stack.remove(name)
+            forgotten += 1
+        return forgotten
+
     def reset(self) -> None:
         self.stack.clear()
         for block in self.blocks.values():

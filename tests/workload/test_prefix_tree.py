@@ -124,6 +124,29 @@ def test_an_answer_that_another_request_cached_already() -> None:
     assert runs(serve(tree, "abcde", 9)) == [(4, 3.0), (1, 7.0)]
 
 
+def test_a_prompt_that_was_broken_off_leaves_what_was_computed() -> None:
+    tree = PrefixTree(LARGE)
+    serve(tree, "ab", 0)
+    match = admit(tree, "abcdefgh", 1)
+    match.node.conversation = conversation = Conversation()  # type: ignore[union-attr]
+    tree.release(match.node, 2)
+    assert tree.cut(match.node, 3) == 5  # type: ignore[arg-type]
+    assert (tree.blocks, tree.held_blocks) == (3, 0)
+    again = admit(tree, "abcdefgh", 9)
+    assert runs(again) == [(3, 7.0)]
+    assert again.conversation is conversation
+
+
+def test_what_others_share_of_it_stays() -> None:
+    tree = PrefixTree(LARGE)
+    match, other = admit(tree, "abcdef", 0), admit(tree, "abcdX", 1)
+    tree.release(match.node, 2)
+    assert tree.cut(match.node, 2) == 2  # type: ignore[arg-type]
+    assert runs(admit(tree, "abcdef", 3)) == [(4, 0.0)]
+    tree.release(other.node, 4)
+    assert tree.blocks == 7
+
+
 def test_a_reset_loses_what_was_released_before() -> None:
     tree = PrefixTree(LARGE)
     serve(tree, "abcd", 0)
@@ -214,6 +237,7 @@ steps = st.one_of(
     st.tuples(st.just("admit"), paths, st.integers(0, 99)),
     st.tuples(st.just("release"), st.just(""), st.integers(0, 99)),
     st.tuples(st.just("answer"), st.text("ab", min_size=1, max_size=4), st.integers(0, 99)),
+    st.tuples(st.just("broken off"), st.text("ab", min_size=0, max_size=6), st.integers(0, 99)),
     st.tuples(st.just("reset"), st.just(""), st.just(0)),
 )
 
@@ -249,6 +273,9 @@ def test_the_same_as_the_reference(trace: list[tuple[tuple[str, str, int], float
                 text_held = whole
             tree.release(node, time)
             reference.release(chain(text_held), time)
+            if what == "broken off" and node is not None:
+                left = len(text) % len(text_held)
+                assert tree.cut(node, left) == reference.cut(chain(text_held), left)
         assert tree.blocks == len(reference.blocks)
         assert tree.held_blocks == sum(block.pins > 0 for block in reference.blocks.values())
 

@@ -26,7 +26,7 @@ class Recorder:
 
     - ``(ADMIT, time, request, hit_tokens, external_tokens, free_blocks, preemptions)``: ``free_blocks`` just before;
       several for one request that is preempted and comes back, or whose external load failed.
-    - ``(RELEASE, time, request)``
+    - ``(RELEASE, time, request, computed_tokens)``: a preempted request has none left a moment later.
     - ``(RESET, time)``
 
     Cost on the engine's step: two appends a request, and a keyword test for each decode step's call; nothing grows with
@@ -113,7 +113,7 @@ def _free(recorder: Recorder, manager: Any, original: Any) -> Any:
 
     def free(request: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            append((RELEASE, clock(), request))
+            append((RELEASE, clock(), request, request.num_computed_tokens))
         except Exception as error:
             recorder.fail(error)
         return original(request, *args, **kwargs)

@@ -75,9 +75,15 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
     return ids
 
 
-def cached_blocks(request: Any, block_size: int) -> int:
-    """Full blocks whose content a finished request leaves in the cache: the last sampled token has no KV."""
-    computed: int = request.num_computed_tokens
+def cached_blocks(record: tuple[Any, ...], block_size: int) -> int | None:
+    """Full blocks whose content the request of a ``RELEASE`` record leaves in the cache; None where it does not say.
+
+    The last sampled token has no KV; a request that was aborted in the middle of its prefill leaves a part of its
+    prompt.
+    """
+    request, computed = record[2], record[3]
+    if not computed:
+        return None
     tokens: int = request.num_tokens
     if computed >= tokens > request.num_prompt_tokens:
         computed = tokens - 1

@@ -199,7 +199,7 @@ class Service:
                     monitor.admit(access_of(record, capacity, block_size))
                 elif record[0] == RELEASE:
                     request = record[2]
-                    cached = cached_blocks(request, block_size)
+                    cached = cached_blocks(record, block_size)
                     monitor.release(record[1], request.request_id, request.block_hashes, cached)
                 else:
                     monitor.reset(record[1])

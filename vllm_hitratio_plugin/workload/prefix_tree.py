@@ -210,6 +210,32 @@ class PrefixTree:
         if stack.size > self._compact_at:
             self._compact()
 
+    def cut(self, node: Node, count: int) -> int:
+        """Forget what a released prompt ending at ``node`` has beyond its first ``count`` blocks, unless others use it.
+
+        Returns the number of blocks forgotten. Its conversation goes on from what is left.
+        """
+        conversation = node.conversation
+        forgotten = 0
+        end: Node | None = node
+        while end is not None and end.start + len(end.blocks) > count and not end.pins and not end.children:
+            if end not in self._recency:
+                break  # forgotten at its release, in an index that is too small for it
+            excess = len(end.blocks) - max(count - end.start, 0)
+            forgotten += excess
+            if end.start < count:
+                self.blocks -= excess
+                if end.place >= 0:
+                    self._stack.take(end.place, excess)
+                del end.blocks[-excess:]
+                break
+            del self._recency[end]
+            self._drop(end)
+            end = end.parent
+        if forgotten and end is not None and end.conversation is None:
+            end.conversation = conversation
+        return forgotten
+
     def reset(self) -> None:
         """The engine dropped its cache: nothing released before can be hit any more."""
         self._stack = RecencyStack()
@@ -289,12 +315,16 @@ class PrefixTree:
                 # In use: its release will move it here anyway, so moving it now is not paid for twice.
                 recency[node] = None
                 continue
-            self.blocks -= len(node.blocks)
-            if node.place >= 0:
-                self._stack.take(node.place, len(node.blocks))
-            del self._heads[node.blocks[0]]
-            if node.parent is not None:
-                node.parent.children -= 1
+            self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        """A leaf that nobody holds, no longer in the order of recency."""
+        self.blocks -= len(node.blocks)
+        if node.place >= 0:
+            self._stack.take(node.place, len(node.blocks))
+        del self._heads[node.blocks[0]]
+        if node.parent is not None:
+            node.parent.children -= 1
 
 
 def _common(run: list[Hashable], blocks: Sequence[Hashable], position: int, end: int) -> int:
