@@ -45,7 +45,7 @@ demo-observability: env ## Prometheus and Alertmanager beside a real vLLM, and a
 .PHONY: test-engines soak
 test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and limits; writes docs/compatibility.md
 	@rm -rf build/compatibility
-	HITRATIO_ENGINES=1 $(RUN) pytest tests/versions tests/ascend tests/topologies tests/soak $(PYTEST_ARGS)
+	HITRATIO_ENGINES=1 $(RUN) pytest tests/versions tests/ascend tests/topologies tests/server tests/soak $(PYTEST_ARGS)
 	@$(BIN)/python tests/versions/compatibility.py
 
 soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")

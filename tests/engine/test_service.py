@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +257,20 @@ def run_with_fault(service: Service, manager: Any, caplog: pytest.LogCaptureFixt
     assert list(service.snapshot.degraded) == [reason]
 
 
+def wait_for(seen: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def started(service: Service) -> None:
+    """Its thread has published for the first time."""
+    before = service.snapshot
+    service.start()
+    wait_for(lambda: service.snapshot is not before)
+
+
 def fail(*_: object, **__: object) -> Any:
     raise RuntimeError("on purpose")
 
@@ -353,7 +367,7 @@ def test_the_exporter_fails(
     monkeypatch.setattr(services, "Exporter", fail)
     service = service_of(manager, made, PORT="9577")
     with caplog.at_level(logging.INFO, LOGGER):
-        service.start()
+        started(service)
     assert list(service.snapshot.degraded) == ["exporter"]
     run_with_fault(service, manager, caplog, "exporter")
     assert service.snapshot.counters is not None
@@ -366,7 +380,7 @@ def test_a_taken_port_is_a_warning(manager: Any, made: list[Service], caplog: py
         port = taken.getsockname()[1]
         service = service_of(manager, made, PORT=str(port))
         with caplog.at_level(logging.INFO, LOGGER):
-            service.start()
+            started(service)
     assert list(service.snapshot.degraded) == ["exporter"]
     assert [(record.levelname, str(port) in record.getMessage()) for record in caplog.records] == [("WARNING", True)]
 
@@ -425,7 +439,7 @@ def test_a_start_that_fails_leaves_the_manager_alone(
     )
     monkeypatch.setenv("HITRATIO_PORT", "0")
     with monkeypatch.context() as broken:
-        broken.setattr(Service, "refresh", fail)
+        broken.setattr(threading.Thread, "start", fail)
         with pytest.raises(RuntimeError, match="on purpose"):
             services.watch(scheduler)
     assert "allocate_slots" not in vars(manager)
@@ -449,7 +463,7 @@ def test_a_scheduler_is_watched_once_and_named_as_vllm_names_it(
     made.append(service)
     assert services.watch(scheduler) is None
     assert (service.snapshot.model_name, service.snapshot.engine) == ("tiny", "3")
-    assert os.listdir(folder) == ["engine-3.json"]
+    wait_for(lambda: os.path.isdir(folder) and os.listdir(folder) == ["engine-3.json"])
 
 
 def test_bad_settings_are_said_and_the_defaults_used(

@@ -1,11 +1,14 @@
 """What the real servers are started with."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from real_server import write_shim
 
 from examples.demo.tiny_model import write_tiny_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
 
 
 @pytest.fixture(scope="session")

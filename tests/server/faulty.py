@@ -1,11 +1,13 @@
-"""Makes parts of the plugin raise inside a real engine: a second general plugin, which only these tests install.
+"""Makes parts of the plugin fail inside a real engine: a second general plugin, which only these tests install.
 
-Faults are named in files, so that one server can suffer them one after the other: each looks for
-``$HITRATIO_TEST_FAULTS/<name>`` when it is called, and raises if that is there.
+Faults are named in files, so that one server can suffer them one after the other: each part looks for
+``$HITRATIO_TEST_FAULTS/<name>`` when it is called, and does what is written in it: ``raise``, ``hang`` until the file
+is gone, or return ``nonsense``.
 """
 
 import functools
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +26,38 @@ def install(folder: Path) -> Path:
 
 def register() -> None:
     from vllm_hitratio_plugin.engine import recorder, service
-    from vllm_hitratio_plugin.model import flow
+    from vllm_hitratio_plugin.monitor import Monitor
     from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
 
     class Clock:
-        monotonic = staticmethod(_breakable("hook", recorder.time.monotonic))
+        monotonic = staticmethod(_breakable("hook", recorder.time.monotonic, float("nan")))
 
     recorder.time = Clock  # type: ignore[assignment]
-    _break(PrefixTree, "admit", "tree")
-    _break(flow.Flow, "__init__", "fit")
-    _break(service, "Exporter", "exporter")
-    _break(service.snapshots, "write", "snapshot")
+    _break(PrefixTree, "admit", "tree", None)
+    _break(Monitor, "refresh", "fit", "as good as it gets")
+    _break(service, "Exporter", "exporter", None)
+    _break(service.snapshots, "write", "snapshot", b"?")
 
 
-def _break(owner: Any, name: str, fault: str) -> None:
-    setattr(owner, name, _breakable(fault, getattr(owner, name)))
+def _break(owner: Any, name: str, fault: str, nonsense: object) -> None:
+    setattr(owner, name, _breakable(fault, getattr(owner, name), nonsense))
 
 
-def _breakable(fault: str, original: Any) -> Any:
+def _breakable(fault: str, original: Any, nonsense: object) -> Any:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if os.path.exists(os.path.join(os.environ["HITRATIO_TEST_FAULTS"], fault)):
-            raise RuntimeError(f"{fault} made to fail on purpose")
-        return original(*args, **kwargs)
+        path = os.path.join(os.environ["HITRATIO_TEST_FAULTS"], fault)
+        try:
+            with open(path) as file:
+                what = file.read()
+        except OSError:
+            return original(*args, **kwargs)
+        if what == "nonsense":
+            return nonsense
+        if what == "hang":
+            while os.path.exists(path):
+                time.sleep(0.02)
+            return original(*args, **kwargs)
+        raise RuntimeError(f"{fault} made to fail on purpose")
 
     return wrapper

@@ -14,7 +14,8 @@ settings are the default ones but for a shorter window, whose memory is full wit
 A lap's figure is the ratio of its stretches' median latencies, the run's is the median over laps, with a bootstrap
 interval. `--control` leaves the hooks off in all stretches: how far from 1 the method itself is.
 
-Writes build/soak/report.json; exit code 1 where a figure is out of its bounds.
+Writes build/soak/report.json (with `--control` control.json) and docs/soak.md from both; exit code 1 where a figure is
+out of its bounds.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "server")]
 
+import page  # noqa: E402
 import psutil  # noqa: E402  (brought by vLLM)
 import switch  # noqa: E402
 from real_server import HOST, Server, serve, write_shim  # noqa: E402
 
 from examples.demo.tiny_model import write_tiny_model  # noqa: E402
 
-REPORT = ROOT / "build" / "soak" / "report.json"
+REPORTS = ROOT / "build" / "soak"
+PAGE = ROOT / "docs" / "soak.md"
 CLIENTS = 16
 STRETCH_S = 6.0
 WARM_UP_S = 30.0
@@ -307,8 +310,11 @@ def main() -> int:
     count = max(1, round(60 * arguments.minutes / ROUND_S))
     rounds = [one_round(number, 60 * arguments.minutes / count, arguments.control) for number in range(count)]
     report = report_of(rounds, arguments.minutes, arguments.control)
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(asdict(report), indent=2) + "\n")
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    (REPORTS / f"{'control' if report.control else 'report'}.json").write_text(
+        json.dumps(asdict(report), indent=2) + "\n"
+    )
+    page.write(REPORTS, PAGE, RATIO)
     print(
         f"soak: {report.requests} requests in {count} rounds, {report.requests_per_second:.0f}/s; median latency with "
         f"the hooks over that without {report.latency_ratio:.4f} (95 %: {report.latency_ratio_low:.4f} to "

@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import random
+import subprocess
 import time
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import compatibility
 import drive
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,7 +23,8 @@ from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.recorder import QUEUE_LIMIT
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.settings import Settings
+from vllm_hitratio_plugin.metrics.snapshot import read_all
+from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 
 pytestmark = pytest.mark.vllm
 
@@ -106,6 +111,12 @@ def test_memory_is_flat_after_a_million_conversations() -> None:
     assert service.snapshot.index_blocks is not None
     assert service.snapshot.index_blocks <= 8 * 1000
     assert at_end - before < index + 65_536 * 400 + (16 << 20)
+    compatibility.record(
+        "limits",
+        f"{total:,} conversations, each with an id",
+        what_was_seen=f"{(at_full - before) / 2**20:.1f} MiB once the index (8,000 blocks) and the ids (65,536) are "
+        f"full, {(at_end - at_full) / 2**20:+.2f} MiB over the {total - full:,} conversations after that",
+    )
 
 
 @pytest.mark.parametrize("block_size", [16, 128])
@@ -138,6 +149,12 @@ def test_prompts_of_a_million_tokens(block_size: int) -> None:
     # Not in proportion to the prompt where it is known: a run is settled by one comparison.
     print(f"{block_size}: {[round(seconds * 1000, 1) for seconds in drains]} ms a record pair")
     assert max(drains) < 2
+    compatibility.record(
+        "limits",
+        f"prompts of 1,000,000 tokens, {blocks:,} blocks of {block_size}",
+        what_was_seen=f"hits exact; in the thread {drains[0] * 1000:.1f} ms for a new one, {drains[1] * 1000:.1f} ms "
+        f"for one that is known, {drains[2] * 1000:.1f} ms for one that forks in its middle",
+    )
 
 
 def test_a_thread_that_hangs_costs_the_records_and_nothing_else() -> None:
@@ -166,6 +183,11 @@ def test_a_thread_that_hangs_costs_the_records_and_nothing_else() -> None:
     after = service.snapshot.counters
     assert after is not None
     assert after.requests == before.requests + 1
+    compatibility.record(
+        "limits",
+        "a thread that stands still",
+        what_was_seen=f"at most {QUEUE_LIMIT:,} records wait; then the loss is said and counting starts anew",
+    )
 
 
 @pytest.fixture
@@ -205,6 +227,60 @@ def test_clocks_may_jump(clock: dict[str, float], name: str, jump: float) -> Non
     for ratio in ("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_ceiling_ratio"):
         assert 0 <= shown.get(ratio, 0) <= 1
     assert all(value == value for value in shown.values())
+    compatibility.record(
+        "limits",
+        "either clock steps by an hour, forward or back, or by 30 years back",
+        what_was_seen="every prompt counted, hits exact, every ratio between 0 and 1",
+    )
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of 64 kB for the snapshots."""
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)], capture_output=True)
+    if done.returncode:
+        pytest.skip("file systems can't be mounted here")
+    monkeypatch.setenv(SNAPSHOT_DIR, str(tmp_path))
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_disk_that_is_full(small_disk: Path) -> None:
+    """What was written last stays whole; nothing is lost but its being up to date."""
+    manager = drive.manager(1000)
+    service = watched(manager)
+    prompts = Prompts()
+
+    def serve(count: int) -> None:
+        for number in range(count):
+            request = prompts(fresh(number))
+            assert drive.admit(manager, request) is not None
+            manager.free(request)
+        service.refresh()
+
+    def written() -> int:
+        (snapshot,) = read_all(str(small_disk))
+        assert snapshot.counters is not None
+        return snapshot.counters.requests
+
+    serve(300)
+    assert written() == 300
+    filling = small_disk / "filling"
+    with pytest.raises(OSError, match="No space left"):
+        filling.write_bytes(bytes(100_000))
+    serve(100)
+    assert "snapshot" in service.snapshot.degraded
+    assert page(service)["hitratio_prompts_total"] == 400
+    assert written() == 300
+    assert sorted(path.name for path in small_disk.iterdir()) == ["engine-0.json", "filling"]
+    filling.unlink()
+    serve(100)
+    assert written() == 500
+    compatibility.record(
+        "limits",
+        "the disk of the snapshots is full",
+        what_was_seen="said; the exporter goes on, vLLM's page keeps what was written last; up to date again with room",
+    )
 
 
 def test_errors_are_told_without_what_they_hold(

@@ -72,7 +72,7 @@ def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
         # The page still parses, and is of one engine.
         assert {labels["engine"] for labels, _ in server.samples()["hitratio_prompts_total"]} == {"0"}
         compatibility.record(
-            "topologies",
+            "limits",
             "hostile conversation ids",
             what_was_seen="100 kB, line breaks, quotes, numbers: served, counted, kept as digests; no text, token, "
             "hash or id on a page, in a snapshot or in the log",

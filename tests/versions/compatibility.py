@@ -41,6 +41,20 @@ SECTIONS = {
         "Python",
         ("the wheel", "fast tests"),
     ),
+    "faults": (
+        "Faults",
+        "Each part of the plugin made to fail in a serving engine of vLLM 0.32.0: every request was answered, every "
+        "page parsed, no traceback was in the log, and what raised was in `hitratio_degraded`. The hook has nothing that "
+        "could wait: it appends two tuples a request.",
+        "part",
+        ("raises", "hangs", "returns nonsense"),
+    ),
+    "limits": (
+        "Limits",
+        "What may come from outside; nothing lost, no exception in vLLM, `/metrics` parses.",
+        "what happens",
+        ("what was seen",),
+    ),
     "topologies": (
         "Topologies",
         "Real servers and engines of vLLM 0.32.0 on CPU.",

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from vllm_hitratio_plugin import __version__
@@ -116,7 +117,7 @@ class Service:
         self._epoch = time.time() - time.monotonic()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._exporter: Exporter | None = None
+        self._thread = threading.Thread(target=self._run, name="hitratio", daemon=True)
         self._recorder: Recorder | None = None
         self._monitor = self._new_monitor()
         # Counters over the last window, by monotonic time.
@@ -154,24 +155,16 @@ class Service:
                 logger.info("hitratio: recommending a capacity for a hit ratio of %g", settings.target)
 
     def start(self) -> None:
-        """Start the exporter and the thread."""
-        if self._settings.port:
-            port = self._settings.port + self._local_rank
-            try:
-                self._exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
-                logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
-            except Exception as error:
-                self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
-        self.refresh()
-        threading.Thread(target=self._run, name="hitratio", daemon=True).start()
+        """Start the thread: it alone waits for names to be resolved, for files, and for anything else."""
+        self._thread.start()
 
     def stop(self) -> None:
         """Let go of the manager and end the thread (tests; an engine simply exits)."""
         self._stop.set()
         if self._recorder is not None:
             self._recorder.close()
-        if self._exporter is not None:
-            self._exporter.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -225,16 +218,20 @@ class Service:
             else:
                 monitor = self._monitor
                 try:
-                    state["estimate"] = monitor.refresh(time.monotonic())
-                    state["flow"] = to_record(monitor.flow.sketch)
-                    state["fit_time"] = state["wall_time"]
-                    state["fit_seconds"] = time.perf_counter() - began
+                    estimate = monitor.refresh(time.monotonic())
+                    earlier, earlier_seconds = self._window_ago(monitor.counters, estimate)
+                    state.update(
+                        estimate=estimate,
+                        flow=to_record(monitor.flow.sketch),
+                        counters=monitor.counters,
+                        earlier=earlier,
+                        earlier_seconds=earlier_seconds,
+                        fit_time=state["wall_time"],
+                        fit_seconds=time.perf_counter() - began,
+                    )
                 except Exception as error:
-                    # The last good estimate stays, with its own timestamp: stale is told from wrong by that.
+                    # What was published last stays, with its own timestamp: stale is told from wrong by that.
                     self._degrade("fit", f"the estimate is stale: {_where(error)}")
-                if state["fit_time"] is not None:
-                    state["counters"] = monitor.counters
-                    state["earlier"], state["earlier_seconds"] = self._window_ago(monitor.counters, state["estimate"])
                 state["index_blocks"] = monitor.tree.blocks
                 state["index_bytes"] = monitor.tree.bytes
                 state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
@@ -246,10 +243,10 @@ class Service:
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
-    def _window_ago(self, counters: Counters, estimate: Estimate | None) -> tuple[Counters | None, float | None]:
+    def _window_ago(self, counters: Counters, estimate: Estimate) -> tuple[Counters | None, float | None]:
         """The youngest counters that are as old as the current window, or the oldest there are, and their age in s."""
         now, history = time.monotonic(), self._history
-        window = self._settings.window if estimate is None else estimate.window_seconds
+        window = estimate.window_seconds
         if history and history[-1][1].requests > counters.requests:
             # The monitor started anew.
             history.clear()
@@ -261,8 +258,9 @@ class Service:
         return (None, None) if before is None else (before[1], now - before[0])
 
     def _run(self) -> None:
-        due = time.monotonic() + self._settings.interval
-        while not self._stop.wait(min(_DRAIN_S, self._settings.interval)):
+        exporter = self._export()
+        due = time.monotonic()
+        while not self._stop.is_set():
             try:
                 if time.monotonic() >= due:
                     self.refresh()
@@ -272,6 +270,22 @@ class Service:
                         self.drain()
             except Exception as error:
                 self._degrade("workload", _where(error))
+                self._snapshot = replace(self._snapshot, degraded=dict(self._degraded))
+            self._stop.wait(min(_DRAIN_S, self._settings.interval))
+        if exporter is not None:
+            exporter.close()
+
+    def _export(self) -> Exporter | None:
+        if not self._settings.port:
+            return None
+        port = self._settings.port + self._local_rank
+        try:
+            exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
+        except Exception as error:
+            self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
+            return None
+        logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
+        return exporter
 
     def _new_monitor(self) -> Monitor:
         return Monitor(

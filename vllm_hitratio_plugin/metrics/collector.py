@@ -21,7 +21,11 @@ class SnapshotCollector:
     def collect(self) -> Iterable[Metric]:
         """Metric families; never raises, because a raising collector would take vLLM's whole page down."""
         try:
-            return list(families(self._read()))
+            found = list(families(self._read()))
+            for family in found:
+                for sample in family.samples:
+                    float(sample.value)  # what can't be printed would raise later, where nobody catches it
+            return found
         except Exception:
             return []
 

@@ -139,6 +139,6 @@ def read_all(folder: str) -> list[Snapshot]:
         try:
             with open(os.path.join(folder, name)) as file:
                 snapshots.append(Snapshot.from_json(file.read()))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return snapshots
