@@ -26,7 +26,7 @@ class Watched:
 
     def kinds(self) -> list[tuple[Any, ...]]:
         """Of each record its kind, the request id, and what follows that."""
-        return [(kind, rest[0].request_id, *rest[1:]) if rest else (kind,) for kind, _, *rest in self.take()]
+        return [(kind, rest[0].request_id, *rest[1:5]) if rest else (kind,) for kind, _, *rest in self.take()]
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ SECTIONS = {
     "faults": (
         "Faults",
         "Each part of the plugin made to fail in a serving engine of vLLM 0.32.0: every request was answered, every "
-        "page parsed, no traceback was in the log, and what raised was in `hitratio_degraded`. The hook has nothing that "
-        "could wait: it appends two tuples a request.",
+        "page parsed, no traceback was in the log, and what raised was in `hitratio_degraded`. The hook has nothing "
+        "that could wait: it appends two tuples a request.",
         "part",
         ("raises", "hangs", "returns nonsense"),
     ),

@@ -49,8 +49,8 @@ def watched(manager: Any, **settings: Any) -> Service:
 def plain(record: tuple[Any, ...]) -> list[Any]:
     """A record without its time."""
     if record[0] == ADMIT:
-        _, _, request, hit, external, free, preemptions = record
-        return ["admit", request.request_id, request.num_prompt_tokens, hit, external, free, preemptions]
+        _, _, request, hit, external, free, preemptions, tokens = record
+        return ["admit", request.request_id, tokens, hit, external, free, preemptions]
     return [KINDS[record[0]], *(part.request_id for part in record[2:3])]
 
 
@@ -225,6 +225,30 @@ def case_unreadable() -> dict[str, Any]:
     }
 
 
+def case_images() -> dict[str, Any]:
+    """One text around two images, each twice: the placeholders' tokens are alike, the blocks are not."""
+    from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+    manager = drive.manager(64)
+    service = watched(manager)
+    hasher = drive.Hasher(drive.BLOCK)
+    found = []
+    for index in range(4):
+        image = MultiModalFeatureSpec(
+            data=None,
+            modality="image",
+            identifier=f"image-{index % 2}",
+            mm_position=PlaceholderRange(offset=70, length=50),
+        )
+        request = drive.request(f"r{index}", range(200), hasher, mm_features=[image])
+        found.append(drive.admit(manager, request))
+        manager.free(request)
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    return {"hits": found, "ceiling_blocks": counters.ceiling_hit_blocks, "hit_blocks": counters.hit_blocks}
+
+
 def case_hybrid() -> dict[str, Any]:
     """Full attention and sliding windows together: no one LRU describes it."""
     import torch
@@ -381,6 +405,58 @@ def scheduler_broken_off(model: str) -> dict[str, Any]:
     }
 
 
+def scheduler_streaming(model: str) -> dict[str, Any]:
+    """A prompt that arrives in three pieces, as of a live transcript, and a later one that has it all."""
+    engine = drive.Engine(model, 400)
+    own = Own(engine)
+    rng = random.Random(6)
+    tokens = [rng.randrange(256) for _ in range(700)]
+    for begin, end in ((0, 200), (200, 500), (500, 700)):
+        engine.add("live", tokens[begin:end], resumable=end < 700)
+        for _ in range(4):
+            engine.step()
+    engine.run()
+    engine.add("after", tokens[:200])
+    engine.run()
+    engine.service.refresh()
+    counters = engine.service.snapshot.counters
+    engine.service.stop()
+    return {
+        "own": dict(own.total),
+        "prompts": counters.requests,
+        "prompt_tokens": counters.prompt_tokens,
+        "hit_tokens": counters.hit_tokens,
+        "ceiling_tokens": counters.ceiling_hit_blocks * drive.BLOCK,
+        "degraded": engine.service.snapshot.degraded,
+    }
+
+
+def scheduler_asleep(model: str) -> dict[str, Any]:
+    """What ``sleep`` does to the scheduler: running requests are preempted and the cache is dropped; then it wakes up."""
+    engine = drive.Engine(model, 400)
+    own = Own(engine)
+    rng = random.Random(8)
+    prompts = [[rng.randrange(256) for _ in range(300)] for _ in range(4)]
+    for turn in range(3):
+        for number, tokens in enumerate(prompts):
+            engine.add(f"r{turn}-{number}", tokens, max_tokens=5)
+        engine.step()
+        if turn == 1:
+            assert engine.scheduler.reset_prefix_cache(reset_running_requests=True)
+        engine.run()
+    engine.service.refresh()
+    snapshot = engine.service.snapshot
+    engine.service.stop()
+    return {
+        "own_hits": own.total["hits"],
+        "hit_tokens": snapshot.counters.hit_tokens,
+        "prompts": snapshot.counters.requests,
+        "resets": snapshot.counters.resets,
+        "ledger": dict(zip(map("/".join, COLUMNS), snapshot.counters.ledger, strict=True)),
+        "degraded": snapshot.degraded,
+    }
+
+
 def command_line(model: str) -> dict[str, Any]:
     """The flags on the real parser; leaves them in the environment, as the server's parent process does."""
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -437,6 +513,7 @@ def main() -> None:
         ),
         "16": case_reset(),
         "prompt_logprobs": case_unreadable(),
+        "images": case_images(),
         "hybrid": case_hybrid(),
         "sliding": case_sliding(),
         "mamba": case_mamba(),
@@ -445,6 +522,8 @@ def main() -> None:
     result["scheduler"] = scheduler_trace(model)
     result["pressure"] = scheduler_pressure(model)
     result["broken off"] = scheduler_broken_off(model)
+    result["streaming"] = scheduler_streaming(model)
+    result["asleep"] = scheduler_asleep(model)
     Path(sys.argv[2]).write_text(json.dumps(result))
 
 

@@ -173,6 +173,31 @@ def test_what_an_aborted_prefill_did_not_compute_is_not_expected(result: Any) ->
     assert found["unexplained"] == 0
 
 
+def test_a_prompt_that_arrives_in_pieces_is_looked_up_once(result: Any) -> None:
+    """vLLM looks the first piece up and lets the rest follow; what all of it left can be hit."""
+    found = result["streaming"]
+    assert (found["prompts"], found["prompt_tokens"]) == (2, 400)
+    assert found["hit_tokens"] == found["ceiling_tokens"] == 192
+    assert found["own"] == {"requests": 2, "queries": 400, "hits": 192}
+    assert found["degraded"] == {}
+
+
+def test_sleep_drops_the_cache_and_is_no_loss_of_the_engines(result: Any) -> None:
+    """Four prompts three times over, asleep in the middle: the second time they hit, and they are counted once."""
+    found = result["asleep"]
+    assert (found["prompts"], found["resets"]) == (12, 1)
+    assert found["hit_tokens"] == found["own_hits"] == 2 * 4 * 288
+    assert found["ledger"]["unexplained/missing"] == 0
+    assert found["degraded"] == {}
+
+
+def test_images_are_part_of_a_blocks_identity(result: Any) -> None:
+    """The text before the image is shared, what holds or follows it is not."""
+    found = result["cases"]["images"]
+    assert found["hits"] == [0, 64, 192, 192]
+    assert found["ceiling_blocks"] == found["hit_blocks"] == 2 + 6 + 6
+
+
 def test_flags_are_accepted_and_stay_out_of_the_namespace(version: str, result: Any) -> None:
     found = result["command_line"]
     environment = found["environment"]

@@ -24,8 +24,9 @@ class Recorder:
 
     Records, in the order of the events:
 
-    - ``(ADMIT, time, request, hit_tokens, external_tokens, free_blocks, preemptions)``: ``free_blocks`` just before;
-      several for one request that is preempted and comes back, or whose external load failed.
+    - ``(ADMIT, time, request, hit_tokens, external_tokens, free_blocks, preemptions, prompt_tokens)``: ``free_blocks``
+      just before; several for one request that is preempted and comes back, or whose external load failed. The prompt
+      of a streaming session gets longer later, without another lookup.
     - ``(RELEASE, time, request, computed_tokens)``: a preempted request has none left a moment later.
     - ``(RESET, time)``
 
@@ -98,6 +99,7 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
                         kwargs.get("num_external_computed_tokens", 0),
                         free,
                         request.num_preemptions,
+                        request.num_prompt_tokens,
                     )
                 )
             except Exception as error:

@@ -28,7 +28,7 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
 
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
     """
-    _, time, request, hit_tokens, external_tokens, free_blocks, preemptions = record
+    _, time, request, hit_tokens, external_tokens, free_blocks, preemptions, prompt_tokens = record
     state = vars(request)
     first = _ADMITTED not in state
     state[_ADMITTED] = True
@@ -41,7 +41,7 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
     fields = (
         time,
         request.request_id,
-        request.num_prompt_tokens,
+        prompt_tokens,
         request.block_hashes,
         hit_tokens,
         external_tokens,
