@@ -432,7 +432,7 @@ def scheduler_streaming(model: str) -> dict[str, Any]:
 
 
 def scheduler_asleep(model: str) -> dict[str, Any]:
-    """What ``sleep`` does to the scheduler: running requests are preempted and the cache is dropped; then it wakes up."""
+    """What ``sleep`` does to the scheduler: requests are preempted and the cache is dropped; then it goes on."""
     engine = drive.Engine(model, 400)
     own = Own(engine)
     rng = random.Random(8)
