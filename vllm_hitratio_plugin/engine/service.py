@@ -270,7 +270,6 @@ class Service:
                         self.drain()
             except Exception as error:
                 self._degrade("workload", _where(error))
-                self._snapshot = replace(self._snapshot, degraded=dict(self._degraded))
             self._stop.wait(min(_DRAIN_S, self._settings.interval))
         if exporter is not None:
             exporter.close()
@@ -302,3 +301,5 @@ class Service:
         if reason not in self._degraded:
             logger.warning("hitratio: %s", words)
         self._degraded[reason] = words
+        # At once: what failed may be what would have published it.
+        self._snapshot = replace(self._snapshot, degraded=dict(self._degraded))
