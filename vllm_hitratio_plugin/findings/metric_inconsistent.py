@@ -26,7 +26,7 @@ def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Double counting: some vLLM versions count a waiting request at every look-up, and a preempted one again.",
             "The plugin started, or started anew, later than vLLM's counters did.",
             "A KV connector's hits are counted as local ones.",
-            "A burst within the last 10 s: the plugin's counters are refreshed that often, vLLM's at once. Look again.",
+            "A burst within the last 15 s: the plugin's counters are refreshed that often, vLLM's at once. Look again.",
         ),
         actions=(
             "Trust the plugin's figure: it counts each admitted prompt once, at its admission.",

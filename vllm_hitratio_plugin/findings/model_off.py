@@ -29,7 +29,8 @@ def model_off(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Capacities and survival times below carry an error of that order.",
         ),
         causes=(
-            "Traffic that changes faster than the window's slots: bursts, a benchmark that begins or ends.",
+            "Traffic that has just changed: a burst, a benchmark that begins or ends.",
+            "A cache that a handful of prompts fills, where displacement comes in steps of one prompt.",
             "Few conversations in lockstep, so that pauses and sizes are not independent draws.",
         ),
         actions=("Wait one window after a change; use the shadow's figures until the two agree.",),
