@@ -55,3 +55,9 @@ def test_a_bad_value_is_named_with_what_would_be_right(variable: str, value: str
 def test_enabled(value: str, on: bool) -> None:
     assert enabled({"HITRATIO_ENABLED": value}) is on
     assert not enabled({})
+
+
+def test_a_bad_value_costs_itself_alone() -> None:
+    settings, wrong = Settings.usable({"HITRATIO_TARGET": "60", "HITRATIO_PORT": "0", "HITRATIO_HOST": "10.0.0.1"})
+    assert (settings.target, settings.port, settings.host) == (None, 0, "10.0.0.1")
+    assert wrong == ["HITRATIO_TARGET: '60' is not a hit ratio to aim at: use a number above 0 and below 1"]

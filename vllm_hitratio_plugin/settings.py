@@ -16,22 +16,24 @@ class SettingsError(ValueError):
     """A setting that can't be used; the message names the value and what would be right."""
 
 
-def _number(text: str, what: str, low: float, high: float, above: bool = False) -> float:
+def _number(text: str, what: str, low: float, high: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (low < value <= high if above else low <= value <= high):
-        lower = f"above {low:g}" if above else f"from {low:g}"
-        raise SettingsError(f"{text!r} is not {what}: use a number {lower} to {high:g}")
+    if not low <= value <= high:
+        raise SettingsError(f"{text!r} is not {what}: use a number from {low:g} to {high:g}")
     return value
 
 
 def ratio(text: str) -> float:
     """A hit ratio, 0 < r < 1."""
-    value = _number(text, "a hit ratio", 0, 1, above=True)
-    if value == 1:
-        raise SettingsError(f"{text!r} is not a hit ratio that a cache can reach: use a number above 0 and below 1")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise SettingsError(f"{text!r} is not a hit ratio to aim at: use a number above 0 and below 1")
     return value
 
 
@@ -94,7 +96,9 @@ OPTIONS = (
     Option("port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0: none"),
     Option("host", host, "127.0.0.1", "ADDRESS", "address the engine's exporter binds to"),
     Option("window", window, 600.0, "SECONDS", "least length of the sliding window"),
-    Option("interval", interval, 15.0, "SECONDS", "time between refreshes of the metrics"),
+    Option(
+        "interval", interval, 15.0, "SECONDS", "time between refreshes of the metrics, at most a fifth of the window"
+    ),
     Option("index_blocks", blocks, None, "BLOCKS", "blocks remembered (default: 8 times the capacity)"),
 )
 
@@ -117,17 +121,28 @@ class Settings:
         Raises:
             SettingsError: naming the variable, its value and what would be right.
         """
+        settings, wrong = cls.usable(env)
+        if wrong:
+            raise SettingsError(wrong[0])
+        return settings
+
+    @classmethod
+    def usable(cls, env: Mapping[str, str] | None = None) -> tuple[Settings, list[str]]:
+        """Read the variables, with the default in place of one that can't be used; and what was wrong with which."""
         env = os.environ if env is None else env
-        values = {}
+        values: dict[str, Any] = {}
+        wrong = []
         for option in OPTIONS:
             text = env.get(option.variable, "").strip()
+            values[option.name] = option.default
             try:
-                values[option.name] = option.parse(text) if text else option.default
+                if text:
+                    values[option.name] = option.parse(text)
             except SettingsError as error:
-                raise SettingsError(f"{option.variable}: {error}") from None
+                wrong.append(f"{option.variable}: {error}")
         # A short window is refreshed often enough to be worth its name.
         values["interval"] = min(values["interval"], values["window"] / 5)
-        return cls(**values)
+        return cls(**values), wrong
 
 
 assert [option.name for option in OPTIONS] == [item.name for item in fields(Settings)]

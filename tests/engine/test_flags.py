@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vllm_hitratio_plugin.engine.flags import add_options, announce
+from vllm_hitratio_plugin.engine.flags import add_options, announce, unused
 from vllm_hitratio_plugin.settings import ENABLED, OPTIONS, SNAPSHOT_DIR, Settings, enabled
 
 
@@ -157,3 +157,17 @@ def test_the_folder_is_named_once_and_made_by_nobody_yet() -> None:
     announce()
     assert os.environ[SNAPSHOT_DIR] == first
     assert not os.path.exists(first)
+
+
+def test_settings_without_the_switch_are_said_to_be_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for option in OPTIONS:
+        monkeypatch.delenv(option.variable, raising=False)
+    monkeypatch.delenv(ENABLED, raising=False)
+    assert unused() is None
+    monkeypatch.setenv("HITRATIO_TARGET", "0.6")
+    words = unused()
+    assert words is not None
+    assert words.startswith("HITRATIO_TARGET: without effect")
+    assert "--plugin hitratio" in words
+    monkeypatch.setenv(ENABLED, "1")
+    assert unused() is None

@@ -385,6 +385,19 @@ def test_a_taken_port_is_a_warning(manager: Any, made: list[Service], caplog: py
     assert [(record.levelname, str(port) in record.getMessage()) for record in caplog.records] == [("WARNING", True)]
 
 
+def test_a_port_that_comes_free_is_taken(manager: Any, made: list[Service]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        service = service_of(manager, made, PORT=str(port), INTERVAL="0.5")
+        started(service)
+        assert "exporter" in service.snapshot.degraded
+    wait_for(lambda: service.snapshot.degraded == {})
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.status == 200
+
+
 def test_an_overflow_is_said_and_the_estimate_starts_anew(
     manager: Any, made: list[Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Rules one by one: what makes each fire, what does not, and how findings are ranked."""
 
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from random import Random
@@ -80,6 +81,12 @@ def test_a_model_that_is_off_does_not_blame_the_engine(healthy: Snapshot) -> Non
     assert rules[0] == "model-off"
     assert "engine-deviates" not in rules
     assert "8.0 points too high" in found(replace(healthy, estimate=off), "model-off").summary
+
+
+def test_old_figures_are_called_old(healthy: Snapshot) -> None:
+    assert "stale" not in names(replace(healthy, fit_time=time.time() - 600))
+    assert names(replace(healthy, fit_time=time.time() - 7200))[0] == "stale"
+    assert "healthy" not in names(replace(healthy, fit_time=time.time() - 7200))
 
 
 def test_more_hits_than_were_ever_seen_are_a_contradiction(healthy: Snapshot) -> None:

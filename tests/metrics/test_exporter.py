@@ -129,6 +129,24 @@ def test_slow_and_many_clients_are_shed(shown: Snapshot, monkeypatch: pytest.Mon
         exporter.close()
 
 
+def test_who_sends_a_byte_now_and_then_is_shed(shown: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read is in time; the request as a whole never is."""
+    monkeypatch.setattr(exporters, "_PATIENCE_S", 0.5)
+    exporter = Exporter(HOST, 0, lambda: shown)
+    try:
+        with socket.create_connection((HOST, exporter.port), timeout=10) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
+            began = time.monotonic()
+            with pytest.raises(OSError):  # noqa: PT011 - broken pipe or reset, as it comes
+                while time.monotonic() - began < 10:
+                    client.sendall(b"x")
+                    time.sleep(0.1)
+        assert time.monotonic() - began < 5
+        assert fetch(exporter, "/metrics")[0] == 200
+    finally:
+        exporter.close()
+
+
 def test_a_taken_port_is_an_oserror(exporter: Exporter, shown: Snapshot) -> None:
     with pytest.raises(OSError, match="in use"):
         Exporter(HOST, exporter.port, lambda: shown)

@@ -30,6 +30,14 @@ def test_strict_json_without_nan() -> None:
     json.loads(snapshot().to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
+def test_what_a_later_version_adds_is_passed_over() -> None:
+    made = snapshot()
+    data = json.loads(made.to_json())
+    for part in (data, data["counters"], data["estimate"]):
+        part["newer"] = 3
+    assert Snapshot.from_json(json.dumps(data)) == made
+
+
 def test_engines_side_by_side(tmp_path: Path) -> None:
     folder = str(tmp_path / "new")
     zero, one = snapshot(100), snapshot(200, engine="1")

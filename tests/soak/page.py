@@ -14,14 +14,17 @@ highest rate that two cores sustain: one core for the clients and the API server
 round in stretches of six seconds: the server with the plugin, the same one with its hooks taken off, and a server
 without the plugin. The ratio is that of the first two, since two servers of the very same kind differ by some percent
 for as long as they live. The model answers within milliseconds: the plugin's share is larger here than anywhere else.
+Settings are the default ones but for a window of 120 s instead of 600, whose history is full within a round.
 """
 RUNS = """
 | run | minutes | requests | a second | median latency, with over without | 95 % interval | 95th percentile |
 | --- | --- | --- | --- | --- | --- | --- |
 """
 ROUNDS = """
-Each round has fresh servers. Memory is the engine's resident set, in MiB, without and with the plugin; its index is
-full within the first minute.
+The minutes are those of load, in rounds with fresh servers. Memory is the engine's resident set, in MiB, without and
+with the plugin. The index is full within the first minute; the window's history, which may be stretched to six windows,
+is not before twelve, and is the growth seen. More than 8 MiB beyond the plain server's would be a failure; that memory
+is level after a million conversations is shown in [compatibility.md](compatibility.md).
 
 | round | latency ratio | to the plain server | memory | growth in the second half | index, blocks | errors | counters |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -41,7 +44,8 @@ def write(reports: Path, page: Path, bound: float) -> None:
         + "".join(_run(words, found[name]) for name, words in runs if name in found)
         + ROUNDS
         + "".join(_round(number, each) for number, each in enumerate(found["report"]["rounds"], 1))
-        + f"\nBound: a median ratio of at most {bound}: {'met' if ratio <= bound else 'missed'}.\n"
+        + f"\nBound: a median ratio of at most {bound}: {'met' if ratio <= bound else 'missed'} by the median"
+        + f"{'' if found['report']['latency_ratio_high'] <= bound else '; its 95 % interval reaches beyond'}.\n"
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from vllm_hitratio_plugin.settings import ENABLED, OPTIONS, SNAPSHOT_DIR, Option, SettingsError
+from vllm_hitratio_plugin.settings import ENABLED, OPTIONS, SNAPSHOT_DIR, Option, SettingsError, enabled
 
 
 def add_to(arg_utils: ModuleType) -> None:
@@ -117,3 +117,11 @@ class _Remember(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         os.environ[self._option.variable] = str(values)
+
+
+def unused() -> str | None:
+    """What to say where settings were given and the plugin is off, in one line."""
+    given = sorted(option.variable for option in OPTIONS if os.environ.get(option.variable))
+    if not given or enabled():
+        return None
+    return f"{', '.join(given)}: without effect, since the plugin is off; add --plugin hitratio (or {ENABLED}=1)"

@@ -45,6 +45,8 @@ def _watch_schedulers(module: ModuleType) -> None:
                     watch(self)
                 except Exception:
                     logger.exception("hitratio: could not start; serving goes on without it")
+            elif words := flags.unused():
+                logger.warning("hitratio: %s", words)
 
         return __init__
 

@@ -20,7 +20,7 @@ from vllm_hitratio_plugin.metrics.exporter import Exporter
 from vllm_hitratio_plugin.metrics.flow_record import to_record
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.monitor import Monitor
-from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings, SettingsError
+from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 
 logger = logging.getLogger("vllm.hitratio")
 
@@ -44,12 +44,10 @@ def watch(scheduler: Any) -> Service | None:
     if engine is None:
         engine = getattr(parallel, "data_parallel_rank", 0) or 0
     degraded: dict[str, str] = {}
-    try:
-        settings = Settings.from_env()
-    except SettingsError as error:
-        degraded["settings"] = f"{error}; the defaults are used instead"
+    settings, wrong = Settings.usable()
+    if wrong:
+        degraded["settings"] = "; ".join(wrong) + ": the default is used instead"
         logger.error("hitratio: %s", degraded["settings"])
-        settings = Settings.from_env({})
     service = Service(
         manager,
         cache_facts(manager),
@@ -258,11 +256,13 @@ class Service:
         return (None, None) if before is None else (before[1], now - before[0])
 
     def _run(self) -> None:
-        exporter = self._export()
+        exporter = None
         due = time.monotonic()
         while not self._stop.is_set():
             try:
                 if time.monotonic() >= due:
+                    # Tried again and again: the port may be held by an engine that is just about to end.
+                    exporter = exporter or self._export()
                     self.refresh()
                     due = time.monotonic() + self._settings.interval
                 else:
@@ -283,6 +283,7 @@ class Service:
         except Exception as error:
             self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
             return None
+        self._degraded.pop("exporter", None)
         logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
         return exporter
 

@@ -25,6 +25,7 @@ from vllm_hitratio_plugin.findings.resets import resets
 from vllm_hitratio_plugin.findings.rewritten_history import rewritten_history
 from vllm_hitratio_plugin.findings.routing import fleet_routing, routing
 from vllm_hitratio_plugin.findings.spec_decode import spec_decode
+from vllm_hitratio_plugin.findings.stale import stale
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.traffic_changed import traffic_changed
 from vllm_hitratio_plugin.findings.working_set import working_set
@@ -35,6 +36,7 @@ Rule = Callable[[Snapshot, Traffic], Finding | None]
 #: In the order in which equals are told.
 RULES: tuple[Rule, ...] = (
     caching_off,
+    stale,
     block_too_large,
     metric_inconsistent,
     engine_deviates,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +18,7 @@ from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.page import render
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
-#: Clients served at a time, and seconds one may take to send its request: more or slower ones are shed.
+#: Clients served at a time, and seconds one may take for all of its request: more or slower ones are shed.
 _CLIENTS = 8
 _PATIENCE_S = 5.0
 
@@ -29,6 +31,11 @@ def _prefers_html(accept: str) -> bool:
 
 def _to_json(snapshot: Snapshot) -> str:
     return json.dumps({**snapshot.to_dict(), "findings": [finding.to_dict() for finding in diagnose(snapshot)]})
+
+
+def _hang_up(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class Exporter:
@@ -91,9 +98,14 @@ class Exporter:
                     self.shutdown_request(request)
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
+                # The handler's own timeout is one of each read: who sends a byte a second would never be shed.
+                deadline = threading.Timer(2 * _PATIENCE_S, _hang_up, (request,))
+                deadline.daemon = True
+                deadline.start()
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
+                    deadline.cancel()
                     places.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:

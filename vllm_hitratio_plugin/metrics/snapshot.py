@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from vllm_hitratio_plugin.estimate import Counters, Estimate
@@ -92,19 +92,19 @@ class Snapshot:
     def from_json(cls, text: str) -> Snapshot:
         """The inverse of :meth:`to_json`; raises ValueError, KeyError or TypeError on anything else.
 
-        ``findings``, which the exporter adds, are passed over: they follow from the rest.
+        What is not known is passed over: ``findings``, which the exporter adds and which follow from the rest, and what
+        a later version may add.
         """
-        data: dict[str, Any] = json.loads(text)
-        data.pop("findings", None)
+        data: dict[str, Any] = _known(cls, json.loads(text))
         for name in ("counters", "earlier"):
             data[name] = _counters(data.get(name))
         estimate = data.pop("estimate")
         if estimate is not None:
             for curve in ("curve", "shadow_curve", "survival"):
                 estimate[curve] = {int(size): value for size, value in estimate[curve].items()}
-            estimate = Estimate(**estimate)
+            estimate = Estimate(**_known(Estimate, estimate))
         vllm = data.pop("vllm", None)
-        return cls(**data, estimate=estimate, vllm=None if vllm is None else VllmCounters(**vllm))
+        return cls(**data, estimate=estimate, vllm=None if vllm is None else VllmCounters(**_known(VllmCounters, vllm)))
 
 
 def _counters(data: dict[str, Any] | None) -> Counters | None:
@@ -112,7 +112,12 @@ def _counters(data: dict[str, Any] | None) -> Counters | None:
         return None
     for curve in ("curve_hit_blocks", "shadow_curve_hit_blocks", "fork_depths"):
         data[curve] = {int(key): value for key, value in data[curve].items()}
-    return Counters(**data)
+    return Counters(**_known(Counters, data))
+
+
+def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in data.items() if name in names}
 
 
 def write(folder: str, snapshot: Snapshot) -> None:
