@@ -23,10 +23,10 @@ SECTIONS = {
         "are the real ones, only the model's answers are made up. *Observed* is the plugin's figure of a fixed trace "
         "of 220 prompts in a cache too small for it; it equals, to the last block, an exact LRU with that release's "
         "treatment of partly filled blocks. *Lookups* is how often vLLM's own `vllm:prefix_cache_queries` counts the "
-        "30 prompts of an overloaded engine; the plugin counts 30. *Cases* are troubles that users reported: 1-3 blocks "
-        "that are large beside the prompts, 4 preempted prompts, 5 prompts looked up while they wait, 6 means of ratios, "
-        "10 the tail that is evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 speculative "
-        "decoding, 16 resets.",
+        "30 prompts of an overloaded engine; the plugin counts 30. *Cases* are troubles that users reported: 1-3 "
+        "blocks that are large beside the prompts, 4 preempted prompts, 5 prompts looked up while they wait, 6 means "
+        "of ratios, 10 the tail that is evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 "
+        "speculative decoding, 16 resets.",
         "vLLM",
         ("partly filled blocks go to", "same records", "observed = exact LRU", "flags", "reported cases", "lookups"),
     ),
