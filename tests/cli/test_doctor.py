@@ -3,10 +3,13 @@
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
@@ -157,6 +160,10 @@ def test_a_fleet_is_looked_at_together(serve: Serve, capsys: pytest.CaptureFixtu
         (["127.0.0.1:9"], "can't be reached"),
         (["ftp://127.0.0.1/metrics"], "is not an address of a server"),
         (["http://"], "is not an address of a server"),
+        (["http://[::1"], "is not an address of a server"),
+        (["http://127.0.0.1:99999"], "is not an address of a server"),
+        (["127.0.0.1:9", "--timeout", "1e300"], "must be at most 86,400 s"),
+        (["127.0.0.1:9", "--watch", "1e300"], "must be at most 86,400 s"),
         ([], "the following arguments are required: URL"),
         (["127.0.0.1:9", "--watch", "-3"], "must be a positive number"),
     ],
@@ -167,6 +174,39 @@ def test_bad_input_is_one_sentence(arguments: list[str], words: str, capsys: pyt
     assert words in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_those_that_answer_are_shown_though_one_does_not(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    urls = ["127.0.0.1:9", serve(metrics=page(taken()))]
+    assert main(["doctor", *urls]) == 2
+    captured = capsys.readouterr()
+    assert "[WARNING] capacity-bound" in captured.out
+    assert captured.err.startswith("hitratio doctor: http://127.0.0.1:9/")
+    assert captured.err.count("\n") == 1
+    assert main(["doctor", "--json", *urls]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["code"] == 2
+    assert (len(report["engines"]), len(report["failures"])) == (1, 1)
+
+
+@pytest.mark.parametrize("opening", [b"HTTP/1.0 200 OK\r\n\r\n", b""])
+def test_the_timeout_is_for_the_whole_answer(opening: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    def drip() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(opening)
+                while not over.wait(0.05):
+                    connection.sendall(b"x")
+
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip, daemon=True).start()
+        started = time.monotonic()
+        assert main(["doctor", f"127.0.0.1:{listener.getsockname()[1]}", "--timeout", "0.5"]) == 2
+        assert time.monotonic() - started < 3
+        over.set()
+    assert "can't be read: timed out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

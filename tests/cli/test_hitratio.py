@@ -80,6 +80,16 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
             ["estimate", "--arrival-rate", "1", "--mean-gap", "1", "--capacity-blocks", "9"],
             "--history-workload and --reusable-workload and --lifetime-blocks (or --conversations) must be given",
         ),
+        (
+            ["estimate", "--arrival-rate", "1", "--gap", "weibull:135:0.005", *PAPER],
+            "'weibull:135:0.005' is too extreme",
+        ),
+        (["estimate", "--arrival-rate", "1", "--gap", "lognormal:135:1e200", *PAPER], "is too extreme to compute with"),
+        (["estimate", "--arrival-rate", "1", "--gap", "gamma:135:1e308", *PAPER], "is too extreme to compute with"),
+        (["replay", "good", *TRACE_ARGUMENTS, "--service-time", "weibull:1:1e-9"], "'weibull:1:1e-9' is too extreme"),
+        (["replay", "turns", *TRACE_ARGUMENTS, "--gap", "weibull:135:0.005"], "'weibull:135:0.005' is too extreme"),
+        (["replay", "good", "--capacities", "1" + 400 * "0"], "must be at most 1,000,000,000,000,000"),
+        (["replay", "huge", *TRACE_ARGUMENTS], "huge, line 1: the last prompt"),
         (["replay", "x"], "hitratio replay: the following arguments are required: --capacities"),
         (["replay", "x", "--capacities", "10,,20"], "must be an integer of at least 1, not ''"),
         (["replay", "x", "--capacities", "0"], "must be an integer of at least 1, not '0'"),
@@ -119,6 +129,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     Path("second").write_text(f'{good}\n{{"input_length": 5, "hash_ids": [1]}}\n')
     Path("deep").write_text("[" * 200_000)
     Path("turns").write_text("[[10, 20], [30, 40]]\n")
+    Path("huge").write_text("[[9999999999999,20],[5,5]]\n")
     assert main(arguments) == 2
     output = capsys.readouterr()
     assert output.out == ""

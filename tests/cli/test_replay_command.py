@@ -109,6 +109,19 @@ def test_text(small_trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "-0" not in output.replace("-0.", "")
 
 
+def test_text_says_who_was_left_out(small_trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [small_trace, "--capacities", "5,1000", "--service-time", "fixed:1000"]
+    small, _ = replay(capsys, *arguments)["results"]
+    assert small["rejected_prompts"]
+    assert small["waiting_prompts"]
+    assert main(["replay", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("still waiting") for line in lines)
+    assert lines[-3].split()[-2:] == ["rejected", "waiting"]
+    assert lines[-2].split()[-2:] == [str(small["rejected_prompts"]), str(small["waiting_prompts"])]
+    assert lines[-1].split()[-2:] == ["0", "0"]
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("unhashed", ["tail", "head"])
 def test_both_pools_say_the_same(small_trace: str, capsys: pytest.CaptureFixture[str], unhashed: str) -> None:

@@ -115,6 +115,29 @@ def test_a_live_engine(address: str, snapshot: Snapshot, capsys: pytest.CaptureF
     assert model["horizon_blocks"] == max(snapshot.estimate.curve)
 
 
+def test_an_address_without_a_scheme(
+    address: str, trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (model,) = planned(capsys, address.removeprefix("http://"), "--replicas", "10000")
+    assert model["source"].startswith("live")
+    monkeypatch.chdir(trace.parent)
+    Path("host:80").write_bytes(trace.read_bytes())
+    (model,) = planned(capsys, "host:80", "--capacities", "1000", "--load", "2")
+    assert model["source"].endswith(" s")
+
+
+def test_prompts_that_never_fit_are_spoken_of(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(trace), "--capacities", "20", "--target", "0.99", "--load", "2"]
+    (model,) = planned(capsys, *arguments)
+    prompts = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert model["left_out_prompts"] == sum(len(prompt["hash_ids"]) > 20 for prompt in prompts) > 0
+    assert main(["plan", *arguments]) == 0
+    said = capsys.readouterr()
+    assert "no capacity" not in said.out
+    assert f"left out: {model['left_out_prompts']:,}" in said.out
+    assert f"larger than 20 blocks: {model['left_out_prompts']:,}; still waiting at the end: 0." in said.err
+
+
 def test_the_report_is_one_file_without_network(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +212,11 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
         (["/no/such/trace", "--capacities", "100"], "no such file"),
         (["http://127.0.0.1:9"], "can't be reached"),
         (["http://127.0.0.1:9", "--gap", "5"], "is for traces"),
+        (["http://[::1"], "is not an address of a server"),
+        (["127.0.0.1:9"], "can't be reached"),
+        (["127.0.0.1:9", "--timeout", "1e300"], "must be at most 86,400 s"),
+        (["TRACE", "--capacities", "100", "--replicas", "1000000"], "must be at most 10,000"),
+        (["TRACE", "--capacity-gib", "1e300", "--block-bytes", "1"], "is more than 1,000,000,000,000,000 blocks"),
         (["--config", "/no/such/file.json"], "no such file"),
     ],
 )

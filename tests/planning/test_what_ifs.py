@@ -83,6 +83,10 @@ def test_random_routing_finds_the_history_of_earlier_prompts() -> None:
     assert changed.written_blocks + changed.reusable_blocks == pytest.approx(60)
 
 
+def test_more_replicas_than_prompts_find_next_to_nothing() -> None:
+    assert routed(demand(), 1_000_000, "random").sketch.reusable_blocks < 1e-3
+
+
 def test_one_replica_is_no_change() -> None:
     for routing in ("sticky", "random"):
         changed = routed(demand(), 1, routing)

@@ -56,6 +56,18 @@ def test_the_block_size_follows_from_the_lengths(tmp_path: Path) -> None:
     assert trace_of(odd, block_size=1400).block_size == 1400
 
 
+def test_an_absurd_length_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    turns = write(tmp_path / "turns", [[1, 2]], [[99_999_000, 1_000], [5, 5]])
+    with pytest.raises(TraceError, match=r"turns, line 2: the last prompt, .* is over 100,000,000 tokens"):
+        read_source(turns)
+    assert read_source(write(tmp_path / "most", [[99_999_000, 995], [5, 5]]))
+    mooncake = write(tmp_path / "mooncake", GOOD, GOOD | {"input_length": 100_000_001})
+    lmcache = write(tmp_path / "lmcache", {"t": 0, "in": 100_000_064, "h": [[0, 1_562_501]]})
+    for path, line in ((mooncake, 2), (lmcache, 1)):
+        with pytest.raises(TraceError, match=f"line {line}: .* must be at most 100,000,000 tokens"):
+            read_source(path)
+
+
 def test_larger_blocks_are_named_by_their_last_small_block(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t",
@@ -138,7 +150,7 @@ def test_bad_mooncake_lines_are_named(tmp_path: Path, record: Any, complaint: st
         ("lmcache", {"t": 1, "in": 64, "h": [[1, 2]]}, "2 full blocks of 64 do not go with 64 tokens"),
         ("lmcache", {"t": 1, "in": 64, "h": [[1, -1]]}, "'h' must hold pairs"),
         ("lmcache", {"t": 1, "in": 64, "h": [1]}, "'h' must hold pairs"),
-        ("lmcache", {"t": 1, "in": 10**30, "h": [[1, 10**29]]}, "do not go with"),
+        ("lmcache", {"t": 1, "in": 10**30, "h": [[1, 10**29]]}, "at most 100,000,000 tokens"),
         ("turn-lengths", [], "a non-empty array of turns is expected"),
         ("turn-lengths", {}, "a non-empty array of turns is expected"),
         ("turn-lengths", [[1]], "a turn must be"),

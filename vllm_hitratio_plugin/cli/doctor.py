@@ -7,12 +7,11 @@ import shutil
 import sys
 import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_hitratio_plugin.cli.errors import usage
 from vllm_hitratio_plugin.cli.output import print_json
-from vllm_hitratio_plugin.cli.values import positive
+from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.estimate import REUSE_TIME
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
@@ -44,11 +43,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--watch",
         nargs="?",
         const=10.0,
-        type=positive,
+        type=pause,
         metavar="SECONDS",
         help="look again and again (default: every 10 s)",
     )
-    parser.add_argument("--timeout", type=positive, default=5.0, metavar="SECONDS", help="for an answer (default: 5)")
+    parser.add_argument("--timeout", type=pause, default=5.0, metavar="SECONDS", help="for an answer (default: 5)")
     parser.set_defaults(run=run)
 
 
@@ -71,10 +70,14 @@ class Report:
     patients: list[Patient]
     fleet: dict[str, list[Finding]]
     """By model: what only several engines show together."""
+    failures: tuple[str, ...] = ()
+    """Servers that gave no usable answer, a sentence each."""
 
     @property
     def code(self) -> int:
-        """1 if there is something to do."""
+        """2 if a server did not answer, 1 if there is something to do."""
+        if self.failures:
+            return 2
         everything = [finding for patient in self.patients for finding in patient.findings]
         everything += [finding for findings in self.fleet.values() for finding in findings]
         return int(any(finding.severity in ("critical", "warning") for finding in everything))
@@ -94,37 +97,54 @@ class Report:
                 for patient in self.patients
             ],
             "fleet": {model: [finding.to_dict() for finding in findings] for model, findings in self.fleet.items()},
+            "failures": list(self.failures),
         }
 
 
 def run(options: argparse.Namespace) -> int:
     """Look once, or until interrupted."""
-    with usage(FetchError):
-        pages = {url: fetch(url, options.timeout) for url in options.urls}
-    report = examine(pages, {})
+    pages, failures = _look(options)
+    if not pages:
+        _complain(failures)
+        return 2
+    report = replace(examine(pages, {}), failures=failures)
     if options.watch is None:
         if options.json:
             print_json(report.to_dict())
         else:
-            print(Printer().report(report))
+            print(Printer().report(report), flush=True)
+        _complain(failures)
         return report.code
     earlier = pages
     while True:
-        if options.json:
+        if pages and options.json:
             print(json.dumps(report.to_dict(), ensure_ascii=False), flush=True)
-        else:
+        elif pages:
             clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
             print(
                 f"{clear}{time.strftime('%H:%M:%S')}, every {duration(options.watch)}\n{Printer().report(report)}",
                 flush=True,
             )
+        _complain(failures)
         time.sleep(options.watch)
+        pages, failures = _look(options)
+        report = replace(examine(pages, earlier), failures=failures)
+
+
+def _look(options: argparse.Namespace) -> tuple[dict[str, Page], tuple[str, ...]]:
+    """Every server's page by address, and a sentence for each that gave none."""
+    pages, failures = {}, []
+    for url in dict.fromkeys(options.urls):
         try:
-            pages = {url: fetch(url, options.timeout) for url in options.urls}
+            pages[url] = fetch(url, options.timeout)
         except FetchError as error:
-            print(f"hitratio doctor: {error}", file=sys.stderr, flush=True)
-            continue
-        report = examine(pages, earlier)
+            failures.append(str(error))
+    return pages, tuple(failures)
+
+
+def _complain(failures: tuple[str, ...]) -> None:
+    for sentence in failures:
+        print(f"hitratio doctor: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
 
 
 def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Report:

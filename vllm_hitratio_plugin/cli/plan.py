@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_hitratio_plugin.cli.errors import UsageError, usage
 from vllm_hitratio_plugin.cli.output import print_json, print_table
-from vllm_hitratio_plugin.cli.values import count, counts, not_negative, positive, ratio, seed
+from vllm_hitratio_plugin.cli.values import MOST, count, counts, not_negative, pause, positive, ratio, seed
 
 if TYPE_CHECKING:
     from vllm_hitratio_plugin.planning.change import Change
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FORMATS = ("auto", "mooncake", "lmcache", "turn-lengths")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _GENERATED = ("arrivals", "gap", "conversations", "warmup")
+_MOST_REPLICAS = 10_000
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}(/.*)?")
 
 
 def size(text: str) -> float:
@@ -37,6 +40,14 @@ def size(text: str) -> float:
 def sizes(text: str) -> list[float]:
     """Positive numbers with commas between."""
     return [positive(part) for part in text.split(",")]
+
+
+def replicas(text: str) -> int:
+    """How many share the traffic."""
+    value = count(text)
+    if value > _MOST_REPLICAS:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST_REPLICAS:,}, not {text!r}")
+    return value
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what_if.add_argument("--load", type=positive, action="append", metavar="K", help="K times the traffic")
     what_if.add_argument("--think-time", type=positive, action="append", metavar="K", help="K times the think time")
     what_if.add_argument("--block-size", type=count, action="append", metavar="B", help="blocks of B tokens")
-    what_if.add_argument("--replicas", type=count, action="append", metavar="R", help="R replicas share the traffic")
+    what_if.add_argument("--replicas", type=replicas, action="append", metavar="R", help="R replicas share the traffic")
     what_if.add_argument("--routing", choices=("sticky", "random"), help="of the replicas (default: both)")
     what_if.add_argument("--second-tier-blocks", type=count, action="append", metavar="M", help="host memory or store")
     what_if.add_argument("--exclusive", action="store_true", help="the tier holds only what the first one evicted")
@@ -82,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     trace.add_argument(
         "--warmup", type=seed, metavar="K", help="turn lengths only: of them, not measured (default K/6)"
     )
-    parser.add_argument("--timeout", type=positive, default=5.0, metavar="SECONDS", help="for a URL (default 5)")
+    parser.add_argument("--timeout", type=pause, default=5.0, metavar="SECONDS", help="for a URL (default 5)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     parser.add_argument("--html", metavar="FILE", help="also write a report: one file, no network")
     parser.set_defaults(run=run)
@@ -130,7 +141,10 @@ def _plans(options: argparse.Namespace) -> list[Plan]:
 
 
 def _is_url(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
+    """With a scheme, or a host and port that is no file."""
+    return source.startswith(("http://", "https://")) or (
+        _HOST_AND_PORT.fullmatch(source) is not None and not Path(source).exists()
+    )
 
 
 def _changes(options: argparse.Namespace, subject: Subject) -> list[Change]:
@@ -170,6 +184,8 @@ def _capacities(options: argparse.Namespace, block_bytes: float | None) -> list[
     if block_bytes is None:
         raise UsageError("--capacity-gib needs --block-bytes")
     blocks = [float(gib * _UNITS["GiB"] // block_bytes) for gib in options.capacity_gib]
+    if not all(number <= MOST for number in blocks):  # so that nan fails too
+        raise UsageError(f"--capacity-gib {max(options.capacity_gib):g} is more than {MOST:,} blocks: take less")
     if min(blocks) < 1:
         raise UsageError(f"a block of {block_bytes:,.0f} bytes does not fit into {min(options.capacity_gib):g} GiB")
     return blocks
@@ -238,6 +254,12 @@ def _recorded(options: argparse.Namespace) -> Subject:
         demand: Demand = look(max(capacity * trace.block_size // block_size, 1), cut).demand
         return demand
 
+    notes = [f"Observed: a replay through an exact LRU of {capacity:,} blocks."]
+    if seen.demand.left_out:
+        notes.append(
+            f"Left out of every figure are prompts that got no blocks: larger than {capacity:,} blocks: "
+            f"{seen.observed.rejected:,}; still waiting at the end: {seen.observed.waiting:,}."
+        )
     times = "" if trace.real_times else ", times drawn"
     span = f"{window[1] - window[0]:,.0f}" if window else f"{trace.duration:,.0f}"
     return Subject(
@@ -248,7 +270,7 @@ def _recorded(options: argparse.Namespace) -> Subject:
         options.block_bytes,
         seen.observed.hit_ratio,
         reblock,
-        notes=[f"Observed: a replay through an exact LRU of {capacity:,} blocks."],
+        notes=notes,
     )
 
 
@@ -316,8 +338,9 @@ def _configured(path: str) -> list[argparse.Namespace]:
             raise UsageError(
                 f"{place}: 'source' (a trace or an address) is needed, and config, json, html can't be here"
             )
-        if not _is_url(source) and not Path(source).is_absolute():
-            source = str(Path(path).parent / source)
+        nearby = Path(path).parent / source
+        if nearby.exists() or not _is_url(source):
+            source = str(nearby)
         arguments = [source]
         for key, value in model.items():
             if key != "source":

@@ -224,13 +224,18 @@ def _print(trace: "Trace", statistics: "TraceStatistics", results: "list[Compari
     rejected = max(result.observed.rejected for result in results)
     if rejected:
         facts.append(("rejected", f"{rejected:,}", "prompts larger than the smallest capacity"))
+    waiting = max(result.observed.waiting for result in results)
+    if waiting:
+        facts.append(("still waiting", f"{waiting:,}", "prompts without blocks at the end, at the worst capacity"))
     delayed = max(result.observed.delayed for result in results)
     if delayed:
         facts.append(("waited", f"{delayed:,}", "prompts that had to wait for blocks, at the worst capacity"))
     print_facts(facts)
     print()
+    left_out = rejected or waiting
+    columns = ("blocks", "observed", "reuse time", "error, points", "mean field", "T_C")
     print_table(
-        ("blocks", "observed", "reuse time", "error, points", "mean field", "T_C"),
+        (*columns, "rejected", "waiting") if left_out else columns,
         [
             (
                 f"{result.capacity_blocks:,}",
@@ -239,6 +244,7 @@ def _print(trace: "Trace", statistics: "TraceStatistics", results: "list[Compari
                 points(result.error),
                 percent(result.predicted["mean_field"]),
                 seconds(result.estimate.characteristic_time),
+                *((f"{result.observed.rejected:,}", f"{result.observed.waiting:,}") if left_out else ()),
             )
             for result in results
         ],

@@ -3,12 +3,25 @@
 import math
 from argparse import ArgumentTypeError
 
+MOST = 10**15
+"""Of anything counted: floating point is exact up to there."""
+
+_DAY = 86_400
+
 
 def positive(text: str) -> float:
     """A finite number above 0."""
     value = _number(text)
     if not 0 < value < math.inf:
         raise ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return value
+
+
+def pause(text: str) -> float:
+    """Seconds to wait: above 0, at most a day."""
+    value = positive(text)
+    if value > _DAY:
+        raise ArgumentTypeError(f"must be at most {_DAY:,} s, not {text!r}")
     return value
 
 
@@ -30,7 +43,10 @@ def ratio(text: str) -> float:
 
 def count(text: str) -> int:
     """An integer of at least 1."""
-    return _integer(text, 1)
+    value = _integer(text, 1)
+    if value > MOST:
+        raise ArgumentTypeError(f"must be at most {MOST:,}, not {text[:40]!r}")
+    return value
 
 
 def seed(text: str) -> int:

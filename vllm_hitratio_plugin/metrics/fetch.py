@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import queue
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -24,19 +26,24 @@ def fetch(url: str, timeout: float = 5.0) -> Page:
     Args:
         url: A page of metrics, the exporter's ``/hitratio``, or the base address of either server: then the exporter's
             whole snapshot is preferred, and ``/metrics`` taken otherwise. ``http://`` may be left out.
-        timeout: Seconds to wait for an answer.
+        timeout: Seconds for the whole answer, however it drips in.
     """
     if "://" not in url:
         url = f"http://{url}"
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise FetchError(f"{url!r} is not an address of a server: use something like http://localhost:8000")
+    deadline = time.monotonic() + timeout
     if parts.path.strip("/"):
-        found = _get(url, timeout)
+        found = _get(url, deadline)
     else:
-        found = _get(urllib.parse.urljoin(url, "/hitratio.json"), timeout)
+        found = _get(urllib.parse.urljoin(url, "/hitratio.json"), deadline)
         if found is None or not found.lstrip().startswith("{"):
-            found = _get(urllib.parse.urljoin(url, "/metrics"), timeout)
+            found = _get(urllib.parse.urljoin(url, "/metrics"), deadline)
     if found is None:
         raise FetchError(f"{url} has no such page: give the address of a vLLM server or of the plugin's exporter")
     page = _read(found)
@@ -54,13 +61,28 @@ def _read(text: str) -> Page | None:
         return None
 
 
-def _get(url: str, timeout: float) -> str | None:
-    """The body; None where the server has no such page."""
+def _get(url: str, deadline: float) -> str | None:
+    """The body; None where the server has no such page.
+
+    A socket's timeout is for each piece that comes, so the whole is waited for from another thread.
+    """
+    done: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(_body(url, deadline))
+        except Exception as error:
+            done.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
     try:
-        request = urllib.request.Request(url, headers={"Accept": "application/json, text/plain;q=0.9"})
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            body: bytes = answer.read(_LARGEST)
-            return body.decode("utf-8", "replace")
+        try:
+            found = done.get(timeout=_left(deadline))
+        except queue.Empty:
+            raise TimeoutError("timed out") from None
+        if isinstance(found, Exception):
+            raise found
+        return found.decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (404, 405):
@@ -72,3 +94,21 @@ def _get(url: str, timeout: float) -> str | None:
     except (OSError, http.client.HTTPException, ValueError) as error:
         words = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise FetchError(f"{url} can't be read: {words.lower()}") from None
+
+
+def _body(url: str, deadline: float) -> bytes:
+    request = urllib.request.Request(url, headers={"Accept": "application/json, text/plain;q=0.9"})
+    with urllib.request.urlopen(request, timeout=_left(deadline)) as answer:
+        body = bytearray()
+        while part := answer.read1(1 << 20):
+            body += part
+            if len(body) > _LARGEST:
+                raise ValueError(f"more than {_LARGEST >> 20} MiB")
+            if time.monotonic() > deadline:
+                raise TimeoutError("timed out")
+        return bytes(body)
+
+
+def _left(deadline: float) -> float:
+    """Seconds left, and a moment where none are."""
+    return max(deadline - time.monotonic(), 0.001)

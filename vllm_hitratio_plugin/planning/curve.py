@@ -35,6 +35,7 @@ class Curve:
     def __init__(self, demand: Demand) -> None:
         self._fit: Fit = demand.fit
         self._horizon = demand.horizon_blocks
+        self._left_out = demand.left_out
         self.ceiling = demand.flow.ceiling
 
     def knows(self, capacity: float) -> bool:
@@ -57,6 +58,13 @@ class Curve:
                 target,
                 None,
                 f"not with the {self._horizon:,.0f} blocks that reuse is known for; more may or may not do",
+            )
+        if self._left_out:
+            return Need(
+                target,
+                None,
+                f"not known: {100 * self.ceiling:.1f} % were seen before in the prompts that got blocks; "
+                f"without blocks, and left out: {self._left_out:,}",
             )
         return Need(target, None, f"no capacity reaches it: only {100 * self.ceiling:.1f} % were seen before")
 

@@ -27,6 +27,8 @@ class Demand:
     """"tail" or "head": where a partly filled block goes when its request ends (MODEL 4.2)."""
     horizon_blocks: float | None = None
     """Capacity beyond which nothing is known, since reuse of older blocks was not remembered; None: all is known."""
+    left_out: int = 0
+    """Prompts that the cache watched never admitted: the sketch knows nothing of them, a larger cache would."""
 
     @property
     def flow(self) -> Flow:

@@ -62,4 +62,5 @@ def observe(
         seed=seed,
     )
     monitor.refresh(last)
-    return Observation(Demand(monitor.flow.sketch, trace.block_size, unhashed), observed)
+    left_out = observed.rejected + observed.waiting
+    return Observation(Demand(monitor.flow.sketch, trace.block_size, unhashed, left_out=left_out), observed)

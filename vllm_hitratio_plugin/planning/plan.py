@@ -104,6 +104,7 @@ class Plan:
             "block_size": today.demand.block_size,
             "block_bytes": self.subject.block_bytes,
             "observed": self.subject.observed,
+            "left_out_prompts": today.demand.left_out,
             "ceiling": curve.ceiling,
             "horizon_blocks": today.demand.horizon_blocks,
             "knee_blocks": today.knee,

@@ -70,9 +70,15 @@ def size(plan: Plan, outcome: Outcome, blocks: float | None) -> str:
 def summary(plan: Plan) -> list[str]:
     """What the plan comes to, a sentence each."""
     today, curve = plan.today, plan.curve
+    left_out = today.demand.left_out
+    most = (
+        f"in the prompts that got blocks; without blocks, and left out: {left_out:,}"
+        if left_out
+        else "and no capacity serves more"
+    )
     said = [
         f"Today's cache of {size(plan, today, today.capacity_blocks)} serves {percent(today.hit_ratio)} of the prompt "
-        f"blocks; {percent(curve.ceiling)} were seen before, and no capacity serves more."
+        f"blocks; {percent(curve.ceiling)} were seen before{' ' if left_out else ', '}{most}."
     ]
     gain = curve.gain(today.capacity_blocks, plan.step_blocks)
     if gain is not None:

@@ -47,7 +47,7 @@ def _found(sketch: FlowSketch, replicas: int) -> Array:
     visited = (1 - 1 / replicas) ** np.arange(len(had)) / replicas
     found = had * visited
     beyond = np.cumsum(found[::-1])[::-1]
-    return np.asarray(found[beyond > _NEGLIGIBLE])
+    return np.asarray(found[: max(int((beyond > _NEGLIGIBLE).sum()), 1)])
 
 
 def _thinned(runs: Runs, found: Array, held: float) -> Runs:

@@ -1,5 +1,6 @@
 """Laws of durations by name and parameters, as a command line gives them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -63,6 +64,17 @@ def parse_law(text: str) -> Law:
         values = [float(value) for value in rest]
         if len(values) != shape.count(":") + 1:
             raise ValueError
-        return Law(":".join([name, *(f"{value:g}" for value in values)]), make(*values))
     except ValueError:
         raise ValueError(f"{text!r}: {name} takes {name}:{shape}, finite and positive") from None
+    try:
+        distribution = make(*values)
+        computable = math.isclose(distribution.mean, values[0], rel_tol=1e-6) and all(
+            math.isfinite(distribution.tail_integral(part * values[0])) for part in (0.1, 0.5, 1.0, 2.0)
+        )
+    except (ValueError, ArithmeticError):
+        computable = False
+    if not computable:
+        if all(0 < value < math.inf for value in values):
+            raise ValueError(f"{text!r} is too extreme to compute with: take parameters nearer to 1")
+        raise ValueError(f"{text!r}: {name} takes {name}:{shape}, finite and positive")
+    return Law(":".join([name, *(f"{value:g}" for value in values)]), distribution)

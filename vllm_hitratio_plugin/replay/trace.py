@@ -4,6 +4,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+MOST_TOKENS = 100_000_000
+"""Of one prompt: a hundred times the longest context there is; more is an error, and would fill the memory."""
+
 
 class TraceError(ValueError):
     """A trace that cannot be read; the message is one sentence that names the place."""

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from vllm_hitratio_plugin.replay.trace import TraceError
+from vllm_hitratio_plugin.replay.trace import MOST_TOKENS, TraceError
 
 _LARGEST = 1e18  # whatever is measured: beyond it, floating point has no fractions of a second
 
@@ -29,6 +29,13 @@ class Fields:
         value = self._get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise TraceError(f"{self.place}: {name!r} must be an integer of at least {minimum}, not {_kind(value)}")
+        return value
+
+    def tokens(self, name: str, minimum: int = 0) -> int:
+        """The length of a prompt."""
+        value = self.count(name, minimum)
+        if value > MOST_TOKENS:
+            raise TraceError(f"{self.place}: {name!r} must be at most {MOST_TOKENS:,} tokens, not {_kind(value)}")
         return value
 
     def optional_count(self, name: str) -> int | None:

@@ -19,7 +19,7 @@ def read_lmcache(source: str, records: Iterable[tuple[int, Any]]) -> Trace:
     empty = 0
     for number, record in records:
         fields = Fields(source, number, record)
-        tokens = fields.count("in")
+        tokens = fields.tokens("in")
         runs = fields.array("h")
         if not all(_is_run(run) for run in runs):
             raise TraceError(f"{fields.place}: 'h' must hold pairs [first id, number of ids], integers of at least 0")

@@ -21,7 +21,7 @@ def read_mooncake(source: str, records: Iterable[tuple[int, Any]], block_size: i
     prompts = []
     for number, record in records:
         fields = Fields(source, number, record)
-        tokens = fields.count("input_length", minimum=1)
+        tokens = fields.tokens("input_length", minimum=1)
         blocks = fields.ids("hash_ids")
         if not blocks:
             raise TraceError(f"{fields.place}: 'hash_ids' is empty for a prompt of {tokens} tokens")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from vllm_hitratio_plugin.replay.trace import TraceError
-from vllm_hitratio_plugin.replay.turns import Turn, Turns
+from vllm_hitratio_plugin.replay.trace import MOST_TOKENS, TraceError
+from vllm_hitratio_plugin.replay.turns import Turn, Turns, prompt_lengths
 
 
 def read_turn_lengths(source: str, records: Iterable[tuple[int, Any]]) -> list[Turns]:
@@ -22,4 +22,6 @@ def _conversation(place: str, record: Any) -> Turns:
                 f"{place}: a turn must be [new prompt tokens, response tokens], two integers of at least 0"
             )
         turns.append(Turn(*turn))
+    if prompt_lengths(turns)[-1] > MOST_TOKENS:
+        raise TraceError(f"{place}: the last prompt, all turns before it included, is over {MOST_TOKENS:,} tokens")
     return turns
