@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,11 +34,6 @@ def _to_json(snapshot: Snapshot) -> str:
     return json.dumps({**snapshot.to_dict(), "findings": [finding.to_dict() for finding in diagnose(snapshot)]})
 
 
-def _hang_up(request: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
-
-
 class Exporter:
     """Serves ``/metrics`` (Prometheus) and ``/hitratio`` from daemon threads.
 
@@ -52,6 +48,7 @@ class Exporter:
         registry = CollectorRegistry()
         registry.register(SnapshotCollector(lambda: [read()]))
         places = threading.BoundedSemaphore(_CLIENTS)
+        since: dict[socket.socket, float] = {}
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _PATIENCE_S
@@ -98,15 +95,20 @@ class Exporter:
                     self.shutdown_request(request)
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
-                # The handler's own timeout is one of each read: who sends a byte a second would never be shed.
-                deadline = threading.Timer(2 * _PATIENCE_S, _hang_up, (request,))
-                deadline.daemon = True
-                deadline.start()
+                since[request] = time.monotonic()
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
-                    deadline.cancel()
+                    since.pop(request, None)
                     places.release()
+
+            def service_actions(self) -> None:
+                """Twice a second. The handler's timeout is one of each read: a byte a second would always be in time."""
+                late = time.monotonic() - 2 * _PATIENCE_S
+                for request, began in tuple(since.items()):
+                    if began < late:
+                        with contextlib.suppress(OSError):
+                            request.shutdown(socket.SHUT_RDWR)
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A client that went away is no news."""
