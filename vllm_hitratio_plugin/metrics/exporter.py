@@ -103,7 +103,7 @@ class Exporter:
                     places.release()
 
             def service_actions(self) -> None:
-                """Twice a second. The handler's timeout is one of each read: a byte a second would always be in time."""
+                """Twice a second. The handler's timeout is of one read: a byte a second would always be in time."""
                 late = time.monotonic() - 2 * _PATIENCE_S
                 for request, began in tuple(since.items()):
                     if began < late:
