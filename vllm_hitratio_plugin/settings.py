@@ -16,11 +16,16 @@ class SettingsError(ValueError):
     """A setting that can't be used; the message names the value and what would be right."""
 
 
-def _number(text: str, what: str, low: float, high: float) -> float:
+def _float(text: str) -> float:
+    """NaN, which is in no range, for what is no number."""
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = math.nan
+        return math.nan
+
+
+def _number(text: str, what: str, low: float, high: float) -> float:
+    value = _float(text)
     if not low <= value <= high:
         raise SettingsError(f"{text!r} is not {what}: use a number from {low:g} to {high:g}")
     return value
@@ -28,10 +33,7 @@ def _number(text: str, what: str, low: float, high: float) -> float:
 
 def ratio(text: str) -> float:
     """A hit ratio, 0 < r < 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _float(text)
     if not 0 < value < 1:
         raise SettingsError(f"{text!r} is not a hit ratio to aim at: use a number above 0 and below 1")
     return value

@@ -28,6 +28,7 @@ import os
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -131,6 +132,8 @@ class Round:
 class Report:
     """What the run found."""
 
+    commit: str
+    """What was measured."""
     minutes: float
     control: bool
     requests: int
@@ -284,7 +287,9 @@ def report_of(rounds: list[Round], minutes: float, control: bool) -> Report:
         if each.degraded:
             failures.append(f"round {number}: degraded: {', '.join(each.degraded)}")
     requests = sum(each.requests for each in rounds)
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return Report(
+        commit=head.stdout.strip() or "unknown",
         minutes=minutes,
         control=control,
         requests=requests,

@@ -17,8 +17,8 @@ for as long as they live. The model answers within milliseconds: the plugin's sh
 Settings are the default ones but for a window of 120 s instead of 600, whose history is full within a round.
 """
 RUNS = """
-| run | minutes | requests | a second | median latency, with over without | 95 % interval | 95th percentile |
-| --- | --- | --- | --- | --- | --- | --- |
+| run | commit | minutes | requests | a second | median latency, with over without | 95 % interval | 95th percentile |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 """
 ROUNDS = """
 The minutes are those of load, in rounds with fresh servers. Memory is the engine's resident set, in MiB, without and
@@ -52,7 +52,7 @@ def write(reports: Path, page: Path, bound: float) -> None:
 def _run(words: str, report: dict[str, Any]) -> str:
     interval = f"{report['latency_ratio_low']:.4f} to {report['latency_ratio_high']:.4f}"
     return (
-        f"| {words} | {report['minutes']:g} | {report['requests']:,} | {report['requests_per_second']:.0f} | "
+        f"| {words} | {report['commit']} | {report['minutes']:g} | {report['requests']:,} | {report['requests_per_second']:.0f} | "
         f"{report['latency_ratio']:.4f} | {interval} | {report['tail_ratio']:.4f} |\n"
     )
 

@@ -118,40 +118,40 @@ def hits(prompts: list[tuple[int, int]], block_size: int, blocks: int = 64, **mo
     }
 
 
-def case_salts() -> dict[str, Any]:
-    """Case 14: one prompt under four cache salts, twice over."""
+def one_text(*variants: dict[str, Any]) -> dict[str, Any]:
+    """The same 200 tokens under each set of a request's arguments, one after the other: hits in tokens, counters."""
     manager = drive.manager(64)
     service = watched(manager)
     hasher = drive.Hasher(drive.BLOCK)
     found = []
-    for index in range(8):
-        request = drive.request(f"r{index}", range(200), hasher, cache_salt=f"salt-{index % 4}")
+    for index, arguments in enumerate(variants):
+        request = drive.request(f"r{index}", range(200), hasher, **arguments)
         found.append(drive.admit(manager, request))
         manager.free(request)
     service.refresh()
     counters = service.snapshot.counters
     assert counters is not None
-    return {"hits": found, "ceiling_blocks": counters.ceiling_hit_blocks, "conversations": counters.conversations}
+    return {
+        "hits": found,
+        "ceiling_blocks": counters.ceiling_hit_blocks,
+        "hit_blocks": counters.hit_blocks,
+        "conversations": counters.conversations,
+        "requests": counters.requests,
+        "uncounted": counters.uncounted,
+    }
+
+
+def case_salts() -> dict[str, Any]:
+    """Case 14: one prompt under four cache salts, twice over."""
+    return one_text(*({"cache_salt": f"salt-{index % 4}"} for index in range(8)))
 
 
 def case_adapters() -> dict[str, Any]:
     """Case 14: one prompt under four LoRA adapters, twice over."""
     from vllm.lora.request import LoRARequest
 
-    manager = drive.manager(64)
-    service = watched(manager)
-    hasher = drive.Hasher(drive.BLOCK)
-    found = []
-    for index in range(8):
-        number = index % 4 + 1
-        lora = LoRARequest(lora_name=f"a{number}", lora_int_id=number, lora_path=f"/a{number}")
-        request = drive.request(f"r{index}", range(200), hasher, lora_request=lora)
-        found.append(drive.admit(manager, request))
-        manager.free(request)
-    service.refresh()
-    counters = service.snapshot.counters
-    assert counters is not None
-    return {"hits": found, "ceiling_blocks": counters.ceiling_hit_blocks, "conversations": counters.conversations}
+    adapters = [LoRARequest(lora_name=f"a{n}", lora_int_id=n, lora_path=f"/a{n}") for n in (1, 2, 3, 4)]
+    return one_text(*({"lora_request": adapter} for adapter in 2 * adapters))
 
 
 def case_history() -> dict[str, Any]:
@@ -205,48 +205,19 @@ def case_reset() -> dict[str, Any]:
 
 def case_unreadable() -> dict[str, Any]:
     """``prompt_logprobs`` keeps a request from reading the cache: it is no prompt of the ratio, but it writes."""
-    manager = drive.manager(512)
-    service = watched(manager)
-    hasher = drive.Hasher(drive.BLOCK)
-    found = []
-    for index, sampling in enumerate(({"prompt_logprobs": 1}, {}, {"prompt_logprobs": 1}, {})):
-        request = drive.request(f"r{index}", range(200), hasher, sampling=sampling)
-        found.append(drive.admit(manager, request))
-        manager.free(request)
-    service.refresh()
-    counters = service.snapshot.counters
-    assert counters is not None
-    return {
-        "hits": found,
-        "requests": counters.requests,
-        "hit_blocks": counters.hit_blocks,
-        "ceiling_blocks": counters.ceiling_hit_blocks,
-        "uncounted": counters.uncounted,
-    }
+    return one_text(*({"sampling": sampling} for sampling in 2 * ({"prompt_logprobs": 1}, {})))
 
 
 def case_images() -> dict[str, Any]:
     """One text around two images, each twice: the placeholders' tokens are alike, the blocks are not."""
     from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 
-    manager = drive.manager(64)
-    service = watched(manager)
-    hasher = drive.Hasher(drive.BLOCK)
-    found = []
-    for index in range(4):
-        image = MultiModalFeatureSpec(
-            data=None,
-            modality="image",
-            identifier=f"image-{index % 2}",
-            mm_position=PlaceholderRange(offset=70, length=50),
-        )
-        request = drive.request(f"r{index}", range(200), hasher, mm_features=[image])
-        found.append(drive.admit(manager, request))
-        manager.free(request)
-    service.refresh()
-    counters = service.snapshot.counters
-    assert counters is not None
-    return {"hits": found, "ceiling_blocks": counters.ceiling_hit_blocks, "hit_blocks": counters.hit_blocks}
+    place = PlaceholderRange(offset=70, length=50)
+    images = [
+        MultiModalFeatureSpec(data=None, modality="image", identifier=f"image-{index}", mm_position=place)
+        for index in (0, 1)
+    ]
+    return one_text(*({"mm_features": [image]} for image in 2 * images))
 
 
 def case_hybrid() -> dict[str, Any]:

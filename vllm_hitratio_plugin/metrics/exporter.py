@@ -19,7 +19,8 @@ from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.page import render
 from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 
-#: Clients served at a time, and seconds one may take for all of its request: more or slower ones are shed.
+#: Clients served at a time, and seconds that one may be silent; a whole request may take twice as long. More and slower
+#: ones are shed.
 _CLIENTS = 8
 _PATIENCE_S = 5.0
 
