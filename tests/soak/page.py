@@ -52,8 +52,8 @@ def write(reports: Path, page: Path, bound: float) -> None:
 def _run(words: str, report: dict[str, Any]) -> str:
     interval = f"{report['latency_ratio_low']:.4f} to {report['latency_ratio_high']:.4f}"
     return (
-        f"| {words} | {report['commit']} | {report['minutes']:g} | {report['requests']:,} | {report['requests_per_second']:.0f} | "
-        f"{report['latency_ratio']:.4f} | {interval} | {report['tail_ratio']:.4f} |\n"
+        f"| {words} | {report['commit']} | {report['minutes']:g} | {report['requests']:,} | "
+        f"{report['requests_per_second']:.0f} | {report['latency_ratio']:.4f} | {interval} | {report['tail_ratio']:.4f} |\n"
     )
 
 
