@@ -53,7 +53,8 @@ def _run(words: str, report: dict[str, Any]) -> str:
     interval = f"{report['latency_ratio_low']:.4f} to {report['latency_ratio_high']:.4f}"
     return (
         f"| {words} | {report['commit']} | {report['minutes']:g} | {report['requests']:,} | "
-        f"{report['requests_per_second']:.0f} | {report['latency_ratio']:.4f} | {interval} | {report['tail_ratio']:.4f} |\n"
+        f"{report['requests_per_second']:.0f} | {report['latency_ratio']:.4f} | {interval} | "
+        f"{report['tail_ratio']:.4f} |\n"
     )
 
 
