@@ -178,7 +178,7 @@ class _Beside:
 
     def fill(self, turns: Iterator[Turn]) -> None:
         """Fill window and index with accesses alone, without vLLM."""
-        from vllm_hitratio_plugin.workload.access import Access
+        from vllm_hitratio_plugin.access import Access
 
         monitor = self._service._monitor
         for turn in turns:
@@ -211,7 +211,7 @@ class _Beside:
 
     def refreshes(self, turns: Iterator[Turn], count: int = 31) -> float:
         """Seconds of one refresh, the median of some at the service's own interval; with traffic in between."""
-        from vllm_hitratio_plugin.workload.access import Access
+        from vllm_hitratio_plugin.access import Access
 
         spent = []
         for turn in turns:

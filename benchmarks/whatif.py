@@ -207,7 +207,7 @@ def generated_cases(
     for tier in second_tiers(base.trace, CAPACITY, unhashed, base.window, seen, (20000,) if brief else (4000, 20000)):
         yield replace(tier, workload="ShareGPT")
     held = observe(base.trace, CAPACITY, unhashed=unhashed, window=base.window, service=exponential(10))
-    pinned = held.demand.pinned_blocks
+    pinned = held.demand.in_use_blocks
     for part in (0.0,) if brief else (0.0, 0.5, 2.0):
         service = exponential(10 * part) if part else None
         change = Change(pinned=round(pinned * part, 1))

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from vllm_hitratio_plugin.metrics.families import FAMILIES
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import DEGRADATIONS
+from vllm_hitratio_plugin.snapshot import COLUMNS
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 
@@ -38,7 +38,7 @@ def page() -> str:
         fates.setdefault(fate, []).append(f"`{reason}`")
     ends = [
         "\nValues of `reason` in `hitratio_degraded`: " + ", ".join(f"`{reason}`" for reason in DEGRADATIONS) + ".\n",
-        "\nFates and their reasons in `hitratio_blocks_total`: "
+        "\nFates and their reasons in `hitratio_prompt_blocks_by_outcome_total`: "
         + "; ".join(f"`{fate}` ({', '.join(reasons)})" for fate, reasons in fates.items())
         + ".\n",
     ]

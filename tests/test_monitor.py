@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME, Estimate
-from vllm_hitratio_plugin.model.flow import FlowSketch
+from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.model.traffic import TrafficSums
 from vllm_hitratio_plugin.monitor import Monitor, capacity_grid
 from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.workload.access import Access
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import MEAN_FIELD, OUTCOMES, REUSE_TIME, Estimate
 
 B = 16
 
@@ -52,9 +51,9 @@ class Story:
     def estimate(self, time: float = 100.0) -> Estimate:
         return self.monitor.refresh(time)
 
-    def sums(self) -> FlowSketch:
+    def sums(self) -> TrafficSums:
         """Everything so far."""
-        return FlowSketch.total([slot.sketch for slot in self.monitor.window.slots(1e9, 1e9)])
+        return self.monitor._window.span(1e9, 1e9).sums
 
 
 def test_the_papers_worked_example() -> None:
@@ -68,7 +67,7 @@ def test_the_papers_worked_example() -> None:
     assert estimate.observed == 10 / 26
     assert estimate.predicted[REUSE_TIME] == pytest.approx(10 / 26)
     assert estimate.ceiling == 10 / 26
-    assert estimate.gap == pytest.approx(0)
+    assert estimate.divergence == pytest.approx(0)
     assert estimate.history_workload == 26  # A_R
     assert estimate.reusable_workload == 10  # A_H, here all of it hashed
     assert estimate.lifetime_blocks == 16  # E[B]
@@ -119,7 +118,7 @@ def test_rule_3_with_speculative_decoding() -> None:
     story.serve(3, "x", hit=0)
     estimate = story.estimate()
     assert story.sums().reusable_blocks == 3
-    assert estimate.gap == pytest.approx(0)
+    assert estimate.divergence == pytest.approx(0)
 
 
 @pytest.mark.parametrize(("capacity", "left"), [(6, 0), (7, 1), (8, 2), (9, 3), (10, 4), (99, 4)])
@@ -220,9 +219,9 @@ def test_a_prefill_that_was_broken_off_is_not_expected() -> None:
     assert story.sums().written_blocks == 8
     assert estimate.observed == estimate.predicted[REUSE_TIME] == pytest.approx(11 / 27)
     assert story.monitor.counters.conversations == 1
-    fates = dict(zip(COLUMNS, story.monitor.counters.ledger, strict=True))
-    assert fates["cold", "new"] == 8 + 5
-    assert fates["cold", "diverged"] == 0
+    fates = dict(zip(OUTCOMES, story.monitor.counters.outcomes, strict=True))
+    assert fates["compulsory", "new"] == 8 + 5
+    assert fates["compulsory", "diverged"] == 0
 
 
 def test_a_second_prefill_that_was_broken_off_takes_nothing_from_the_first() -> None:
@@ -244,7 +243,7 @@ def test_an_id_links_turns_whose_history_was_rewritten() -> None:
     estimate = story.estimate()
     assert story.sums().reusable_blocks == 2
     assert estimate.turns == 2
-    assert story.monitor.counters.stale_blocks == 2
+    assert story.monitor.counters.unreused_history_blocks == 2
 
 
 def test_without_ids_a_fork_starts_a_conversation_and_a_longer_prompt_continues_one() -> None:
@@ -280,7 +279,7 @@ def test_too_little_is_a_state_not_a_number() -> None:
 def test_nothing_at_all() -> None:
     estimate = Story().estimate(5)
     assert not estimate.ready
-    assert (estimate.observed, estimate.pinned_blocks, estimate.ceiling) == (None, None, None)
+    assert (estimate.observed, estimate.in_use_blocks, estimate.ceiling) == (None, None, None)
 
 
 def test_without_observed_hits_there_is_a_prediction_only() -> None:
@@ -376,7 +375,7 @@ def test_case_5_a_prompt_that_is_held_is_counted_once() -> None:
     story.monitor.release(9, "unknown")
     story.estimate()
     assert story.monitor.counters.requests == 1
-    assert story.monitor.held == 0
+    assert story.monitor.running == 0
 
 
 def test_case_6_ratios_are_of_sums_not_means_of_ratios() -> None:
@@ -466,8 +465,8 @@ def test_case_16_a_reset_is_not_the_engines_fault() -> None:
     estimate = story.estimate()
     assert story.monitor.last_reset == 5
     assert story.monitor.counters.resets == 1
-    assert (estimate.ceiling, estimate.predicted[REUSE_TIME], estimate.gap) == (0, 0, 0)
-    assert dict(zip(COLUMNS, story.monitor.counters.ledger, strict=True))["unexplained", "reset"] == 4
+    assert (estimate.ceiling, estimate.predicted[REUSE_TIME], estimate.divergence) == (0, 0, 0)
+    assert dict(zip(OUTCOMES, story.monitor.counters.outcomes, strict=True))["unexplained", "reset"] == 4
 
 
 def test_counters_only_rise_and_ratios_of_increases_are_exact() -> None:
@@ -649,7 +648,7 @@ def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int
     estimate = monitor.refresh(700)
     assert estimate.observed == observed.hit_ratio
     assert estimate.predicted[REUSE_TIME] == pytest.approx(observed.hit_ratio, abs=0.02)
-    assert estimate.gap == pytest.approx((estimate.observed or 0) - (estimate.predicted[REUSE_TIME] or 0))
+    assert estimate.divergence == pytest.approx((estimate.observed or 0) - (estimate.predicted[REUSE_TIME] or 0))
 
 
 @settings(max_examples=30, deadline=None)
@@ -661,7 +660,7 @@ def test_every_prompt_block_has_one_fate(seed: int, capacity: int, unhashed: Unh
     observed = simulate(trace, BlockLRU(capacity, B, unhashed), capacity_blocks=capacity, observer=monitor)
     monitor.refresh(100)
     counters = monitor.counters
-    fates = dict(zip(COLUMNS, counters.ledger, strict=True))
+    fates = dict(zip(OUTCOMES, counters.outcomes, strict=True))
     assert sum(fates.values()) == counters.prompt_blocks == observed.prompt_blocks
     assert min(fates.values()) >= 0
     assert fates["hit", "local"] == counters.hit_blocks == observed.hit_blocks

@@ -17,7 +17,7 @@ class Point:
     predicted: float | None
     """reuse_time."""
 
-    gap_stderr: float | None
+    divergence_stderr: float | None
     """Standard error of observed - predicted."""
 
     prompt_blocks: float | None
@@ -64,7 +64,7 @@ class Outcome:
     predicted: dict[str, float | None]
     predicted_stderr: dict[str, float | None]
     gap: float | None
-    gap_stderr: float | None
+    divergence_stderr: float | None
     ceiling: float | None
     characteristic_time: float | None
     arrival_rate: float | None

@@ -54,7 +54,7 @@ def _over_time(axes: Any, report: Report) -> None:
     axes.set_title(f"over time, at {first.capacity_blocks:,} blocks", loc="left", fontsize=11)
     begin, end = settings.warmup_seconds, settings.warmup_seconds + settings.measured_seconds
     known = [
-        (point.time, point.observed, point.predicted, point.gap_stderr)
+        (point.time, point.observed, point.predicted, point.divergence_stderr)
         for point in first.series
         if point.observed is not None and point.predicted is not None
     ]

@@ -89,11 +89,11 @@ def checks(report: Report) -> list[Check]:
             gap is not None and gap <= GAP_LIMIT,
         )
     )
-    stderrs = abs(first.gap) / first.gap_stderr if first.gap is not None and first.gap_stderr else None
+    stderrs = abs(first.gap) / first.divergence_stderr if first.gap is not None and first.divergence_stderr else None
     found.append(
         Check(
             "the difference is within its error",
-            f"{_number(first.gap)} is {_number(stderrs, 1)} standard errors of {_number(first.gap_stderr)}"
+            f"{_number(first.gap)} is {_number(stderrs, 1)} standard errors of {_number(first.divergence_stderr)}"
             f" (at most {GAP_STDERRS:g})",
             stderrs is not None and stderrs <= GAP_STDERRS,
         )
@@ -139,7 +139,7 @@ def table(report: Report) -> str:
     sample, load = first.sample, report.load
     lines = ["", f"At {first.capacity_blocks:,} blocks ({_where(report)})", ""]
     stderr = {each: first.predicted_stderr.get(each) for each in ESTIMATORS}
-    difference = f"observed - predicted {_signed(first.gap)} ± {_number(first.gap_stderr)}"
+    difference = f"observed - predicted {_signed(first.gap)} ± {_number(first.divergence_stderr)}"
     lines += _rows(
         [
             ("observed", _number(first.observed), ""),
@@ -200,7 +200,7 @@ def as_json(report: Report) -> dict[str, object]:
         "predicted": first.predicted,
         "predicted_stderr": first.predicted_stderr,
         "gap": first.gap,
-        "stderr": first.gap_stderr,
+        "stderr": first.divergence_stderr,
         "ceiling": first.ceiling,
         "characteristic_time_seconds": first.characteristic_time,
         "capacity_blocks": first.capacity_blocks,

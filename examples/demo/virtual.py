@@ -7,12 +7,12 @@ from math import ceil
 from examples.demo.outcome import ESTIMATORS, Outcome, Point, Sample
 from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable, identifier
-from vllm_hitratio_plugin.estimate import Estimate
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.simulate import simulate
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Estimate
 
 SERVICE_SECONDS = 0.02
 """Mean time that a prompt holds its blocks: about what a prefill takes on the real server."""
@@ -46,8 +46,8 @@ def run_virtual_trial(settings: Settings, timetable: Timetable, capacity_blocks:
         observed=estimate.observed,
         predicted={each: estimate.predicted[each] for each in ESTIMATORS},
         predicted_stderr={each: estimate.predicted_stderr[each] for each in ESTIMATORS},
-        gap=estimate.gap,
-        gap_stderr=estimate.gap_stderr,
+        gap=estimate.divergence,
+        divergence_stderr=estimate.divergence_stderr,
         ceiling=estimate.ceiling,
         characteristic_time=estimate.characteristic_time,
         arrival_rate=estimate.arrival_rate,
@@ -98,7 +98,7 @@ class _Watch:
                 time=time,
                 observed=estimate.observed,
                 predicted=estimate.predicted[ESTIMATORS[0]],
-                gap_stderr=estimate.gap_stderr,
+                divergence_stderr=estimate.divergence_stderr,
                 prompt_blocks=counters.prompt_blocks,
                 hit_blocks=counters.hit_blocks,
                 predicted_hit_blocks=counters.predicted_hit_blocks[ESTIMATORS[0]],

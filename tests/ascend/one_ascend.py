@@ -109,7 +109,7 @@ def producer(model: str) -> dict[str, Any]:
     finished = [record[2].request_id for record in seen.queue if record[0] == RELEASE]
     free_before = manager.block_pool.get_num_free_blocks()
     one.service.refresh()
-    held_before = one.service._monitor.held
+    held_before = one.service._monitor.running
     # A prompt that comes while both are pinned still hits them.
     again = one.add("a-again", [*prompts["a"], *range(100)], extra=REMOTE_DECODE)
     one.run()
@@ -127,7 +127,7 @@ def producer(model: str) -> dict[str, Any]:
         "pinned_seen": next(64 - record[5] for record in seen.queue if record[0] == ADMIT and record[2] is again),
         "releases": releases,
         "free_after": manager.block_pool.get_num_free_blocks(),
-        "held_after": one.service._monitor.held,
+        "held_after": one.service._monitor.running,
         **_said(one),
     }
 

@@ -89,7 +89,7 @@ def page(capacity: int, off: bool) -> str:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-    from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+    from vllm_hitratio_plugin.snapshot import Snapshot
 
     snapshot = Snapshot(
         model_name="Qwen3-8B",
@@ -102,7 +102,7 @@ def page(capacity: int, off: bool) -> str:
         block_size=128,
         block_bytes=18 << 20,
         modelled=True,
-        longest_prompt=32768,
+        max_model_len=32768,
         degraded={"prefix_caching_off": "off"} if off else {},
     )
     registry = CollectorRegistry()

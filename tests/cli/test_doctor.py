@@ -17,15 +17,15 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.cli.doctor import examine
+from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.metrics.exporter import Exporter
 from vllm_hitratio_plugin.metrics.parse import parse
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 PLAIN = """\
 # TYPE vllm:prefix_cache_queries_total counter
@@ -48,7 +48,7 @@ def taken(capacity: int = 400, **facts: object) -> Snapshot:
         hit = pool.admit(number, 16 * 21 + 3, ids)
         assert hit is not None
         pool.release(number)
-        monitor.admit(Access(number, number, 16 * 21 + 3, ids, 16 * hit, pinned_blocks=0))
+        monitor.admit(Access(number, number, 16 * 21 + 3, ids, 16 * hit, in_use_blocks=0))
         monitor.release(number, number)
     estimate = monitor.refresh(1500)
     known: dict[str, object] = {"block_bytes": 1 << 20, "counters": monitor.counters, "estimate": estimate}
@@ -145,7 +145,7 @@ def test_case_17_a_plain_vllm_page(serve: Serve, capsys: pytest.CaptureFixture[s
 def test_a_fleet_is_looked_at_together(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(name: str) -> Snapshot:
         one = taken(capacity=4000)
-        return replace(one, engine=name, counters=replace(one.counters, later_turns=1000, turns_elsewhere=500))
+        return replace(one, engine=name, counters=replace(one.counters, follow_up_turns=1000, unmatched_turns=500))
 
     urls = [serve(metrics=page(engine("0"))), serve(metrics=page(engine("1")))]
     assert main(["doctor", *urls]) == 1
@@ -274,7 +274,7 @@ def test_a_second_look_is_about_the_time_in_between() -> None:
     evidence = report.patients[0].findings[0].evidence
     assert "5 % of 100,000 prompt tokens were served from the cache since the last look." in evidence
     first, second = taken(), taken()
-    second.counters.ledger = [2 * blocks for blocks in second.counters.ledger]
+    second.counters.outcomes = [2 * blocks for blocks in second.counters.outcomes]
     second.counters.requests = 3000
     second.wall_time = first.wall_time + 60
     report = examine({"url": parse(page(second), 60.0)}, {"url": parse(page(first), 0.0)})

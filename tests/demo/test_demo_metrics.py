@@ -36,7 +36,7 @@ def test_values_by_name_and_label() -> None:
 
 def test_absent_is_none() -> None:
     scrape = parse(TEXT)
-    assert scrape.value("hitratio_ceiling_ratio") is None
+    assert scrape.value("hitratio_infinite_cache_ratio") is None
     assert scrape.value("hitratio_predicted_ratio", estimator="other") is None
     assert parse("").value("hitratio_observed_ratio") is None
 

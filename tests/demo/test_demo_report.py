@@ -39,7 +39,7 @@ def outcome(**changes: object) -> Outcome:
         predicted={"reuse_time": 0.305, "mean_field": 0.29},
         predicted_stderr={"reuse_time": 0.01, "mean_field": 0.01},
         gap=-0.005,
-        gap_stderr=0.004,
+        divergence_stderr=0.004,
         ceiling=0.61,
         characteristic_time=4.0,
         arrival_rate=3.4,
@@ -109,7 +109,7 @@ def test_too_few_requests_or_a_failed_one_fail() -> None:
 
 
 def test_what_was_not_measured_is_null_and_a_dash() -> None:
-    bare = report(outcome(observed=None, gap=None, gap_stderr=None, ceiling=None, curve={}), None)
+    bare = report(outcome(observed=None, gap=None, divergence_stderr=None, ceiling=None, curve={}), None)
     assert json.loads(json.dumps(as_json(bare), allow_nan=False))["observed"] is None
     assert "observed                           -" in table(bare)
 

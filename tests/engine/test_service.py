@@ -20,9 +20,9 @@ from vllm_hitratio_plugin.engine import recorder as recorders
 from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.service import Service
-from vllm_hitratio_plugin.metrics.snapshot import read_all
+from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import OUTCOMES
 
 pytestmark = pytest.mark.vllm
 
@@ -101,7 +101,7 @@ def test_observed_is_what_the_manager_returned_exactly(manager: Any, made: list[
     assert (counters.requests, counters.uncounted) == (1500, 0)
     assert (stats.hits, stats.queries) == (hits, tokens)
     assert estimate.observed == hits / BLOCK_SIZE / blocks
-    assert sum(counters.ledger) == blocks
+    assert sum(counters.outcomes) == blocks
     assert read_all(folder) == [service.snapshot]
 
 
@@ -114,7 +114,7 @@ def test_the_shadow_of_the_running_manager_is_exact(manager: Any, made: list[Ser
     counters = service.snapshot.counters
     assert counters is not None
     assert counters.shadow_hit_blocks == counters.hit_blocks > 500
-    assert dict(zip(COLUMNS, counters.ledger, strict=True))["unexplained", "missing"] == 0
+    assert dict(zip(OUTCOMES, counters.outcomes, strict=True))["unexplained", "missing"] == 0
 
 
 def test_answers_that_are_cached_are_remembered(manager: Any, made: list[Service]) -> None:
@@ -206,7 +206,7 @@ def test_a_reset_is_published(manager: Any, made: list[Service]) -> None:
     assert snapshot.counters is not None
     assert snapshot.counters.resets == 1
     assert snapshot.last_reset == pytest.approx(time.time(), abs=30)
-    assert dict(zip(COLUMNS, snapshot.counters.ledger, strict=True))["unexplained", "reset"] == 4
+    assert dict(zip(OUTCOMES, snapshot.counters.outcomes, strict=True))["unexplained", "reset"] == 4
 
 
 def test_a_release_of_an_unknown_request_is_nothing(manager: Any, made: list[Service]) -> None:
@@ -291,7 +291,7 @@ def test_the_hook_fails(
 def test_the_tree_fails(
     manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+    from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
     monkeypatch.setattr(PrefixTree, "admit", fail)
     service = service_of(manager, made)
@@ -307,7 +307,7 @@ def test_the_tree_fails(
 def test_the_tree_fails_once_and_the_estimate_starts_anew(
     manager: Any, made: list[Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+    from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
     service = service_of(manager, made)
     drive(manager, 50)

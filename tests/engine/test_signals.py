@@ -14,8 +14,8 @@ from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.requests import turn_of
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.findings.rules import diagnose
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.settings import Settings
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_turns_served_elsewhere_are_counted_from_what_clients_send(service: Serv
     counters = service.snapshot.counters
     assert counters is not None
     # Turn 3 of one conversation, and all but the fifth of the other; a turn sent again is none.
-    assert (counters.requests, counters.later_turns, counters.turns_elsewhere) == (5, 4, 2)
+    assert (counters.requests, counters.follow_up_turns, counters.unmatched_turns) == (5, 4, 2)
 
 
 @pytest.mark.vllm
@@ -81,7 +81,7 @@ def test_earlier_counters_are_a_window_old(service: Service, monkeypatch: pytest
     # As old as the window, which no reuse has stretched to its most: six times its least.
     assert ages[-1] == pytest.approx(service.snapshot.estimate.window_seconds, abs=10)  # type: ignore[union-attr]
     assert len(service._history) <= services._LOOKS_BACK
-    assert Snapshot.from_json(service.snapshot.to_json()) == service.snapshot
+    assert from_json(service.snapshot.to_json()) == service.snapshot
 
 
 @pytest.mark.vllm
@@ -91,7 +91,7 @@ def test_case_3_is_said_once_at_start_up(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("vllm.hitratio"), "propagate", True)
     with caplog.at_level(logging.WARNING, logger="vllm.hitratio"):
-        service = service_of(make_manager(100), longest_prompt=longest)
+        service = service_of(make_manager(100), max_model_len=longest)
         for _ in range(3):
             service.refresh()
         service.stop()

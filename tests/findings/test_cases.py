@@ -12,8 +12,7 @@ from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.parse import parse
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot, VllmCounters
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot, VllmCounters
 
 
 def first(snapshot: Snapshot) -> Finding:
@@ -22,7 +21,7 @@ def first(snapshot: Snapshot) -> Finding:
 
 def fates(snapshot: Snapshot) -> dict[tuple[str, str], int]:
     assert snapshot.estimate is not None
-    return dict(zip(COLUMNS, snapshot.estimate.ledger, strict=True))
+    return dict(zip(OUTCOMES, snapshot.estimate.outcomes, strict=True))
 
 
 def words(finding: Finding) -> str:
@@ -59,10 +58,10 @@ def test_cases_1_and_2_prefixes_shorter_than_a_block(
 
 
 def test_case_3_no_prompt_is_longer_than_a_block() -> None:
-    found = first(VirtualEngine(8192, 100).snapshot(longest_prompt=4096))
+    found = first(VirtualEngine(8192, 100).snapshot(max_model_len=4096))
     assert (found.rule, found.severity) == ("block-too-large", "critical")
     assert "a block holds 8,192 tokens and the longest request allowed has 4,096" in found.summary
-    assert first(VirtualEngine(4095, 100).snapshot(longest_prompt=4096)).rule != "block-too-large"
+    assert first(VirtualEngine(4095, 100).snapshot(max_model_len=4096)).rule != "block-too-large"
 
 
 def test_case_4_preempted_requests_are_no_new_prompts() -> None:
@@ -233,7 +232,7 @@ def test_case_11_the_template_rewrites_history() -> None:
         engine.tell(number + 30.5, 2400, again, 2000)
     snapshot = engine.snapshot()
     assert snapshot.counters.ceiling_hit_blocks == 100 * 2000 / 16
-    assert snapshot.counters.stale_blocks == 100 * (3099 // 16 - 2000 // 16)
+    assert snapshot.counters.unreused_history_blocks == 100 * (3099 // 16 - 2000 // 16)
     found = first(snapshot)
     assert found.rule == "template-rewrites-history"
     assert "68.0 blocks for each of 100 later turns" in words(found)
@@ -270,13 +269,13 @@ def test_case_13_reuse_lost_to_routing() -> None:
         return engines
 
     sticky = [engine.snapshot() for engine in serve(None)]
-    assert all(snapshot.counters.turns_elsewhere == 0 for snapshot in sticky)
+    assert all(snapshot.counters.unmatched_turns == 0 for snapshot in sticky)
     assert [first(snapshot).rule for snapshot in sticky] == ["healthy"] * replicas
     assert diagnose_fleet(sticky) == {}
     random = [replace(engine.snapshot(), engine=str(index)) for index, engine in enumerate(serve(Random(1)))]
     assert [first(snapshot).rule for snapshot in random] == ["routing-loss"] * replicas
-    later = sum(snapshot.counters.later_turns for snapshot in random)
-    found = 1 - sum(snapshot.counters.turns_elsewhere for snapshot in random) / later
+    later = sum(snapshot.counters.follow_up_turns for snapshot in random)
+    found = 1 - sum(snapshot.counters.unmatched_turns for snapshot in random) / later
     assert later == conversations * (turns - 1)
     assert found == pytest.approx(1 / replicas, abs=0.03)
     (fleet,) = diagnose_fleet(random)["qwen3-8b"]
@@ -290,7 +289,7 @@ def test_case_14_one_prompt_under_four_salts() -> None:
     hits = [engine.prompt(number, prompt, namespace=f"salt-{number % 4}") for number in range(8)]
     assert hits == [0, 0, 0, 0, 1600, 1600, 1600, 1600]
     snapshot = engine.snapshot()
-    assert fates(snapshot)["cold", "namespace"] == 3 * 100
+    assert fates(snapshot)["compulsory", "namespace"] == 3 * 100
     found = first(snapshot)
     assert found.rule == "duplicate-namespaces"
     assert "300 blocks (5.3 GiB a worker), which is 30 % of the cache's 1,000" in words(found)
@@ -327,7 +326,7 @@ def test_case_16_a_reset_is_no_divergence() -> None:
     snapshot = engine.snapshot(last_reset=1_700_000_000.0, wall_time=1_700_000_060.0)
     assert fates(snapshot)["unexplained", "reset"] == 40 * 50
     assert fates(snapshot)["unexplained", "missing"] == 0
-    assert snapshot.estimate.engine_gap == pytest.approx(0, abs=1e-9)
+    assert snapshot.estimate.engine_divergence == pytest.approx(0, abs=1e-9)
     found = first(snapshot)
     assert found.rule == "cache-reset"
     assert "at 2023-11-14 22:13:20 UTC, 60 s ago" in found.summary

@@ -8,14 +8,13 @@ from random import Random
 import pytest
 from virtual_engine import VirtualEngine, chain, text
 
-from vllm_hitratio_plugin.estimate import Counters
 from vllm_hitratio_plugin.findings.curve import capacity_surviving, knee, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.rules import RULES, diagnose
 from vllm_hitratio_plugin.findings.traffic import Traffic, difference
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.findings.wording import capacity, count, duration, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot, VllmCounters
+from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
 
 
 def chats(loss: float = 0.0, **facts: object) -> Snapshot:
@@ -60,7 +59,7 @@ def test_healthy_traffic_is_called_healthy_with_its_numbers(healthy: Snapshot) -
 def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> None:
     snapshot = chats(loss)
     finding = diagnose(snapshot)[0]
-    gap = -snapshot.estimate.engine_gap
+    gap = -snapshot.estimate.engine_divergence
     missing = snapshot.counters.shadow_hit_blocks - snapshot.counters.hit_blocks
     assert gap == pytest.approx(missing / snapshot.counters.prompt_blocks)
     assert (finding.rule, finding.severity) == ("engine-deviates", severity)
@@ -69,14 +68,14 @@ def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> N
 
 
 def test_a_gap_within_its_noise_is_no_deviation(healthy: Snapshot) -> None:
-    noisy = replace(healthy.estimate, engine_gap=-0.05, engine_gap_stderr=0.02)
+    noisy = replace(healthy.estimate, engine_divergence=-0.05, engine_divergence_stderr=0.02)
     assert "engine-deviates" not in names(replace(healthy, estimate=noisy))
-    sure = replace(noisy, engine_gap_stderr=0.01)
+    sure = replace(noisy, engine_divergence_stderr=0.01)
     assert "engine-deviates" in names(replace(healthy, estimate=sure))
 
 
 def test_a_model_that_is_off_does_not_blame_the_engine(healthy: Snapshot) -> None:
-    off = replace(healthy.estimate, model_gap=0.08, model_gap_stderr=0.004)
+    off = replace(healthy.estimate, model_divergence=0.08, model_divergence_stderr=0.004)
     rules = names(replace(healthy, estimate=off))
     assert rules[0] == "model-off"
     assert "engine-deviates" not in rules
@@ -128,11 +127,11 @@ def test_blocks_in_use_are_missed_where_history_was_evicted() -> None:
     for number in range(1200):
         engine.prompt(number, text(number % 25, 320) + text(("new", number), 5))
     snapshot = engine.snapshot()
-    assert snapshot.estimate.pinned_blocks == pytest.approx(600, abs=1)
+    assert snapshot.estimate.in_use_blocks == pytest.approx(600, abs=1)
     finding = found(snapshot, "pinned-capacity")
     assert "600 blocks" in everything(finding)
     assert "60 % of 1,000 blocks" in everything(finding)
-    assert "pinned-capacity" not in names(replace(snapshot, estimate=replace(snapshot.estimate, pinned_blocks=100.0)))
+    assert "pinned-capacity" not in names(replace(snapshot, estimate=replace(snapshot.estimate, in_use_blocks=100.0)))
 
 
 def test_repeated_resets_are_a_warning_a_single_old_one_is_nothing(healthy: Snapshot) -> None:
@@ -173,7 +172,7 @@ def test_no_rule_fails_on_what_was_not_measured(rule: Callable[..., object], hea
         observed=None,
         predicted=dict.fromkeys(healthy.estimate.predicted),
         ceiling=None,
-        pinned_blocks=None,
+        in_use_blocks=None,
         curve={},
         ledger=[],
         ready=False,

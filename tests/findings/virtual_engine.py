@@ -4,11 +4,11 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 Text = list[Hashable]
 
@@ -49,11 +49,11 @@ class VirtualEngine:
         """The same for chained ids."""
         self._key += 1
         self.now = time
-        pinned = self.pool.pinned_blocks
+        pinned = self.pool.in_use_blocks
         hit = self.pool.admit(self._key, tokens, ids)
         assert hit is not None
         hit_tokens = hit * self.block_size
-        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, pinned_blocks=pinned, **access))
+        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=pinned, **access))
         self.pool.release(self._key)
         self.monitor.release(time, self._key)
         return hit_tokens
@@ -63,7 +63,7 @@ class VirtualEngine:
         self._key += 1
         self.now = time
         cached: int | None = access.pop("cached", None)
-        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, pinned_blocks=0, **access))
+        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=0, **access))
         self.monitor.release(time, self._key, ids, cached)
 
     def reset(self, time: float) -> None:
@@ -96,7 +96,7 @@ def snapshot_of(monitor: Monitor, **facts: Any) -> Snapshot:
         "block_bytes": 18 << 20,
         "modelled": True,
         "counters": monitor.counters,
-        "index_blocks": monitor.tree.blocks,
-        "index_bytes": monitor.tree.bytes,
+        "index_blocks": monitor.index_blocks,
+        "index_bytes": monitor.index_bytes,
     }
     return Snapshot(**known | facts)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.workload.access import Access
 
 from vllm_hitratio_plugin.metrics.families import families
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, generate
@@ -19,7 +20,6 @@ from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.sharegpt_like import sharegpt_like
 from vllm_hitratio_plugin.replay.simulate import simulate
-from vllm_hitratio_plugin.workload.access import Access
 
 BLOCK_SIZE = 128
 BLOCK_BYTES = 18 << 20

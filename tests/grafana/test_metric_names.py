@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from grafana_queries import PAGES, queries
+from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS
+from vllm_hitratio_plugin.workload.ledger import FATES
 
 from vllm_hitratio_plugin.dashboards.alerts import CACHING_OFF, NOT_MODELLED, alerts
 from vllm_hitratio_plugin.dashboards.fates import FATE_COLORS
 from vllm_hitratio_plugin.dashboards.promql import metrics_in
 from vllm_hitratio_plugin.dashboards.recording import recordings
 from vllm_hitratio_plugin.metrics.families import FAMILIES
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS
-from vllm_hitratio_plugin.workload.ledger import FATES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -2,9 +2,9 @@
 
 import random
 
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0", **fields: object) -> Snapshot:
@@ -37,8 +37,8 @@ def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0",
         "estimate": estimate,
         "fit_time": 1.7e9,
         "fit_seconds": 0.01,
-        "index_blocks": monitor.tree.blocks,
-        "index_bytes": monitor.tree.bytes,
+        "index_blocks": monitor.index_blocks,
+        "index_bytes": monitor.index_bytes,
         "last_reset": 1.6e9,
     }
     return Snapshot(**(values | fields))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.families import FAMILIES
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS, Snapshot
+from vllm_hitratio_plugin.snapshot import DEGRADATIONS, Snapshot
 
 #: The table of issue 2: sample name → labels beyond model_name and engine.
 CONTRACT: dict[str, set[str]] = {
@@ -24,10 +24,10 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_observed_ratio": set(),
     "hitratio_predicted_ratio": {"estimator"},
     "hitratio_predicted_ratio_stderr": {"estimator"},
-    "hitratio_ceiling_ratio": set(),
-    "hitratio_gap_ratio": set(),
-    "hitratio_gap_stderr": set(),
-    "hitratio_arrival_rate": set(),
+    "hitratio_infinite_cache_ratio": set(),
+    "hitratio_divergence_ratio": set(),
+    "hitratio_divergence_ratio_stderr": set(),
+    "hitratio_conversation_arrival_rate": set(),
     "hitratio_history_workload_blocks": set(),
     "hitratio_reusable_workload_blocks": set(),
     "hitratio_lifetime_blocks": set(),
@@ -39,7 +39,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_capacity_blocks": set(),
     "hitratio_capacity_bytes": set(),
     "hitratio_block_size_tokens": set(),
-    "hitratio_pinned_blocks": set(),
+    "hitratio_in_use_blocks": set(),
     "hitratio_target_ratio": set(),
     "hitratio_target_reachable": set(),
     "hitratio_recommended_capacity_blocks": set(),
@@ -127,7 +127,7 @@ def test_not_ready_is_absent_not_zero() -> None:
     assert value(found, "hitratio_ready") == 0
     for name in (
         *("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_predicted_ratio_stderr"),
-        *("hitratio_ceiling_ratio", "hitratio_gap_ratio", "hitratio_gap_stderr", "hitratio_arrival_rate"),
+        *("hitratio_infinite_cache_ratio", "hitratio_divergence_ratio", "hitratio_divergence_ratio_stderr", "hitratio_conversation_arrival_rate"),
         *("hitratio_characteristic_time_seconds", "hitratio_target_reachable", "hitratio_recommended_capacity_blocks"),
     ):
         assert name not in found, name

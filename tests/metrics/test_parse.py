@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.parse import parse
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 VLLM = """\
 # HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.
@@ -37,7 +37,7 @@ def page(*snapshots: Snapshot) -> str:
     [
         pytest.param(snapshot(), id="full"),
         pytest.param(snapshot(prompts=3), id="not-ready"),
-        pytest.param(snapshot(target=None, block_bytes=None, last_reset=None, longest_prompt=4096), id="fewer-facts"),
+        pytest.param(snapshot(target=None, block_bytes=None, last_reset=None, max_model_len=4096), id="fewer-facts"),
         pytest.param(snapshot(counters=None, estimate=None, degraded={"prefix_caching_off": "off"}), id="caching-off"),
         pytest.param(snapshot(modelled=False, degraded={"not_modelled": "two groups"}), id="not-modelled"),
     ],

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.model.drift import FACTORS, drift
-from vllm_hitratio_plugin.model.flow import Flow, FlowSketch
+from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel
+from vllm_hitratio_plugin.model.traffic import TrafficSums
 from vllm_hitratio_plugin.monitor import Monitor
-from vllm_hitratio_plugin.workload.access import Access
 
 CAPACITY = 600
 
@@ -24,22 +25,22 @@ def slots(
     ceiling: float = 0.5,
     pinned: float = 50.0,
     count: int = 20,
-) -> list[FlowSketch]:
+) -> list[TrafficSums]:
     """A window of conversations of three prompts, with the noise of Poisson arrivals."""
     random = np.random.default_rng(seed)
     made = []
     for _ in range(count):
-        sketch = FlowSketch(seconds=30.0, first_turns=float(random.poisson(30 * rate) + 1))
-        sketch.requests = 3 * sketch.first_turns
-        runs = int(2 * sketch.first_turns)
+        sums = TrafficSums(seconds=30.0, first_turns=float(random.poisson(30 * rate) + 1))
+        sums.requests = 3 * sums.first_turns
+        runs = int(2 * sums.first_turns)
         lengths = np.full(runs, size * ceiling * 1.5)
-        sketch.add_runs(random.exponential(gap, runs), lengths, own=1.0)
-        sketch.prompt_blocks = size * sketch.requests
-        sketch.reusable_blocks = float(lengths.sum())
-        sketch.reuse_runs = float(runs)
-        sketch.written_blocks = sketch.prompt_blocks - sketch.reusable_blocks
-        sketch.pinned_blocks = pinned * sketch.requests
-        made.append(sketch)
+        sums.add_runs(random.exponential(gap, runs), lengths, own=1.0)
+        sums.prompt_blocks = size * sums.requests
+        sums.reusable_blocks = float(lengths.sum())
+        sums.reuse_runs = float(runs)
+        sums.written_blocks = sums.prompt_blocks - sums.reusable_blocks
+        sums.in_use_blocks = pinned * sums.requests
+        made.append(sums)
     return made
 
 
@@ -81,13 +82,13 @@ def test_the_parts_sum_to_the_whole(rate: float, size: float, gap: float, ceilin
     found = drift(before, now, CAPACITY)
     assert found is not None
     assert sum(factor.part for factor in found.factors.values()) == pytest.approx(found.change, abs=1e-12)
-    assert found.before == pytest.approx(Flow(FlowSketch.total(before)).hit_ratio(CAPACITY), abs=1e-12)
-    assert found.now == pytest.approx(Flow(FlowSketch.total(now)).hit_ratio(CAPACITY), abs=1e-12)
+    assert found.before == pytest.approx(ReuseTimeModel(TrafficSums.total(before)).hit_ratio(CAPACITY), abs=1e-12)
+    assert found.now == pytest.approx(ReuseTimeModel(TrafficSums.total(now)).hit_ratio(CAPACITY), abs=1e-12)
 
 
 def test_windows_without_reuse_or_starts_say_nothing() -> None:
     assert drift([], slots(1), CAPACITY) is None
-    assert drift(slots(1), [FlowSketch(seconds=10, requests=5, prompt_blocks=9)], CAPACITY) is None
+    assert drift(slots(1), [TrafficSums(seconds=10, requests=5, prompt_blocks=9)], CAPACITY) is None
 
 
 def test_the_monitor_compares_its_window_with_the_one_before() -> None:
@@ -112,7 +113,7 @@ def test_the_monitor_compares_its_window_with_the_one_before() -> None:
             early = monitor.refresh(at)
             assert early.drift == {}
     estimate = monitor.refresh(5500.0)
-    assert estimate.drifted[0] == "arrival_rate"
+    assert estimate.drift_significant[0] == "arrival_rate"
     assert set(estimate.drift) == set(FACTORS)
     whole = sum(estimate.drift.values())
     assert whole < -0.05

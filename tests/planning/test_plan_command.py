@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.metrics.flow_record import to_record
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+
+from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 BLOCK_SIZE = 128
 
@@ -57,7 +57,7 @@ def snapshot() -> Snapshot:
         True,
         counters=monitor.counters,
         estimate=estimate,
-        flow=to_record(monitor.flow.sketch),
+        flow=to_record(monitor.sums),
     )
 
 

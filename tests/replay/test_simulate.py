@@ -4,11 +4,11 @@ from collections.abc import Hashable
 
 import pytest
 
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.replay.law import exponential, fixed
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.workload.access import Access
 
 
 class Log:
@@ -73,9 +73,9 @@ def test_prompts_wait_their_turn_for_blocks() -> None:
         ("release", 20, 2),
         ("admit", 30, 3),
     ]
-    assert [access.pinned_blocks for access in log.accesses] == [0, 0, 4, 0]
+    assert [access.in_use_blocks for access in log.accesses] == [0, 0, 4, 0]
     assert (observed.delayed, observed.waiting, observed.rejected) == (2, 0, 0)
-    assert observed.mean_pinned_blocks == 1
+    assert observed.mean_in_use_blocks == 1
 
 
 def test_a_release_comes_before_an_admission_at_the_same_moment() -> None:
@@ -99,7 +99,7 @@ def test_only_the_window_is_measured() -> None:
     assert (observed.prompts, observed.hit_blocks, observed.prompt_blocks) == (2, 2, 4)
     nothing = simulate(prompts, BlockLRU(6, 10), capacity_blocks=6, window=(7, 8))
     assert nothing.hit_ratio is None
-    assert nothing.mean_pinned_blocks is None
+    assert nothing.mean_in_use_blocks is None
 
 
 def test_service_times_belong_to_the_prompts() -> None:

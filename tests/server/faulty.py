@@ -26,8 +26,8 @@ def install(folder: Path) -> Path:
 
 def register() -> None:
     from vllm_hitratio_plugin.engine import recorder, service
+    from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
     from vllm_hitratio_plugin.monitor import Monitor
-    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
 
     class Clock:
         monotonic = staticmethod(_breakable("hook", recorder.time.monotonic, float("nan")))

@@ -23,7 +23,7 @@ from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.recorder import QUEUE_LIMIT
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.metrics.snapshot import read_all
+from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 
 pytestmark = pytest.mark.vllm
@@ -145,7 +145,7 @@ def test_prompts_of_a_million_tokens(block_size: int) -> None:
     assert counters.hit_tokens == sum(expected)
     assert counters.ceiling_hit_blocks * block_size == sum(expected)
     assert service.snapshot.degraded == {}
-    assert page(service)["hitratio_prompts_total"] == 3
+    assert page(service)["hitratio_requests_total"] == 3
     # Not in proportion to the prompt where it is known: a run is settled by one comparison.
     print(f"{block_size}: {[round(seconds * 1000, 1) for seconds in drains]} ms a record pair")
     assert max(drains) < 2
@@ -223,8 +223,8 @@ def test_clocks_may_jump(clock: dict[str, float], name: str, jump: float) -> Non
     assert counters.interarrival_seconds >= 0
     assert service.snapshot.degraded == {}
     shown = page(service)
-    assert shown["hitratio_prompts_total"] == 600
-    for ratio in ("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_ceiling_ratio"):
+    assert shown["hitratio_requests_total"] == 600
+    for ratio in ("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_infinite_cache_ratio"):
         assert 0 <= shown.get(ratio, 0) <= 1
     assert all(value == value for value in shown.values())
     compatibility.record(
@@ -270,7 +270,7 @@ def test_a_disk_that_is_full(small_disk: Path) -> None:
         filling.write_bytes(bytes(100_000))
     serve(100)
     assert "snapshot" in service.snapshot.degraded
-    assert page(service)["hitratio_prompts_total"] == 400
+    assert page(service)["hitratio_requests_total"] == 400
     assert written() == 300
     assert sorted(path.name for path in small_disk.iterdir()) == ["engine-0.json", "filling"]
     filling.unlink()
@@ -287,7 +287,7 @@ def test_errors_are_told_without_what_they_hold(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure deep inside may carry a block's hash as its text; neither the log nor the page may."""
-    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+    from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
     def fail(tree: PrefixTree, blocks: list[bytes], *_: object) -> None:
         raise KeyError(blocks[0])

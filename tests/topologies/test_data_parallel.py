@@ -41,8 +41,8 @@ def test_two_engines_behind_one_port(model: Path, shim: Path, tmp_path: Path) ->
     first = neighbours()
     with serve(model, tmp_path / "log", *OPTIONS, "--hitratio-port", str(first), paths=[shim]) as server:
         sent = server.drive(conversations=24)
-        server.wait_for("all published", lambda: sum(total(server, "hitratio_prompts_total").values()) == sent)
-        prompts = total(server, "hitratio_prompts_total")
+        server.wait_for("all published", lambda: sum(total(server, "hitratio_requests_total").values()) == sent)
+        prompts = total(server, "hitratio_requests_total")
         assert set(prompts) == {"0", "1"}
         assert min(prompts.values()) > 0
         # vLLM's own, by engine; from several API servers it adds up.
@@ -56,7 +56,7 @@ def test_two_engines_behind_one_port(model: Path, shim: Path, tmp_path: Path) ->
             assert total(server, ours) == own
         # Each engine's exporter knows its engine alone.
         for rank in range(2):
-            assert total(server, "hitratio_prompts_total", first + rank) == {str(rank): prompts[str(rank)]}
+            assert total(server, "hitratio_requests_total", first + rank) == {str(rank): prompts[str(rank)]}
         # A conversation whose turns are spread starts anew on the other rank: more starts than conversations.
         assert sum(total(server, "hitratio_conversations_total").values()) > 24
         compatibility.record(
@@ -88,11 +88,11 @@ def test_headless_node(model: Path, shim: Path, tmp_path: Path) -> None:
             sent = server.drive(conversations=24)
 
             def seen() -> dict[str, float]:
-                return total(server, "hitratio_prompts_total") | total(server, "hitratio_prompts_total", exporter)
+                return total(server, "hitratio_requests_total") | total(server, "hitratio_requests_total", exporter)
 
             server.wait_for("all published", lambda: sum(seen().values()) == sent)
-            assert set(total(server, "hitratio_prompts_total")) == {"0"}
-            assert set(total(server, "hitratio_prompts_total", exporter)) == {"1"}
+            assert set(total(server, "hitratio_requests_total")) == {"0"}
+            assert set(total(server, "hitratio_requests_total", exporter)) == {"1"}
             assert min(seen().values()) > 0
     finally:
         stop(node)

@@ -45,7 +45,7 @@ def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
         assert set(statuses) <= {200, 400}
         served = statuses.count(200)
         assert served > len(statuses) / 2
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == served)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == served)
 
         pages = [server.get("/metrics", port) for port in (server.port, server.exporter_port)]
         pages.append(server.get("/hitratio", server.exporter_port))
@@ -70,7 +70,7 @@ def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
         }
         assert listening == {HOST}
         # The page still parses, and is of one engine.
-        assert {labels["engine"] for labels, _ in server.samples()["hitratio_prompts_total"]} == {"0"}
+        assert {labels["engine"] for labels, _ in server.samples()["hitratio_requests_total"]} == {"0"}
         compatibility.record(
             "limits",
             "hostile conversation ids",

@@ -21,7 +21,7 @@ def test_reset_of_a_serving_engine(model: Path, shim: Path, tmp_path: Path) -> N
             assert answer.status == 200
         for _ in range(2):
             assert server.complete(prompt) == 200
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == 5)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == 5)
         assert server.value("hitratio_cache_resets_total") == 1
         reset = server.value("hitratio_last_reset_timestamp_seconds")
         assert reset is not None

@@ -24,7 +24,7 @@ from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, RESET, Recorder
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.settings import Settings
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import OUTCOMES
 
 KINDS = {ADMIT: "admit", RELEASE: "release", RESET: "reset"}
 
@@ -371,7 +371,7 @@ def scheduler_broken_off(model: str) -> dict[str, Any]:
         "ceiling_tokens": counters.ceiling_hit_blocks * drive.BLOCK,
         "shadow_tokens": counters.shadow_hit_blocks * drive.BLOCK,
         "unexplained": sum(
-            blocks for (fate, _), blocks in zip(COLUMNS, counters.ledger, strict=True) if fate == "unexplained"
+            blocks for (fate, _), blocks in zip(OUTCOMES, counters.outcomes, strict=True) if fate == "unexplained"
         ),
     }
 
@@ -423,7 +423,7 @@ def scheduler_asleep(model: str) -> dict[str, Any]:
         "hit_tokens": snapshot.counters.hit_tokens,
         "prompts": snapshot.counters.requests,
         "resets": snapshot.counters.resets,
-        "ledger": dict(zip(map("/".join, COLUMNS), snapshot.counters.ledger, strict=True)),
+        "ledger": dict(zip(map("/".join, OUTCOMES), snapshot.counters.outcomes, strict=True)),
         "degraded": snapshot.degraded,
     }
 

@@ -210,7 +210,7 @@ def _paper_row(run: "Run") -> dict[str, Any]:
         }
     return row | {
         "characteristic_time_s": run.comparison.estimate.characteristic_time,
-        "mean_pinned_blocks": run.comparison.observed.mean_pinned_blocks,
+        "mean_pinned_blocks": run.comparison.observed.mean_in_use_blocks,
         "delayed_prompts": run.comparison.observed.delayed,
     }
 
@@ -320,7 +320,7 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
                 "observed": look.observed,
                 "reuse_time": look.predicted["reuse_time"],
                 "mean_field": look.predicted["mean_field"],
-                "difference_stderr": look.gap_stderr,
+                "difference_stderr": look.divergence_stderr,
             }
             for outcome in outcomes
             for look in outcome.estimates

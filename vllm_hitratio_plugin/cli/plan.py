@@ -161,7 +161,7 @@ def _changes(options: argparse.Namespace, subject: Subject) -> list[Change]:
     tiers = [SecondTier(blocks, options.exclusive) for blocks in options.second_tier_blocks or ()]
     changes += [Change(second_tier=tier) for tier in tiers]
     for blocks in options.pinned or ():
-        if not subject.demand.pinned_blocks and blocks:
+        if not subject.demand.in_use_blocks and blocks:
             raise UsageError("no blocks are in use in this traffic, so --pinned can't change them (see --service-time)")
         if blocks >= subject.capacity_blocks:
             raise UsageError(f"--pinned {blocks:g}: the cache has only {subject.capacity_blocks:,.0f} blocks")

@@ -20,7 +20,7 @@ _MARK = "_hitratio_wrapped"
 
 
 def install() -> None:
-    """Patch each module when it is imported: nothing of ``vllm.v1.core`` is imported early (ASCEND.md hazard H1)."""
+    """Patch each module when it is imported; none of ``vllm.v1.core`` is imported early (docs/vllm.md#vllm-ascend)."""
     when_imported("vllm.engine.arg_utils", flags.add_to)
     when_imported("vllm.v1.core.sched.scheduler", _watch_schedulers)
     when_imported("vllm.v1.metrics.prometheus", _extend_registry)
@@ -37,10 +37,10 @@ def _watch_schedulers(module: ModuleType) -> None:
         @functools.wraps(original)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for the real one
             original(self, *args, **kwargs)
-            # Decided now, not when patched: with fork, a child has its parent's patches (VLLM.md section 1).
+            # Decided now, not when patched: a forked child has its parent's patches (docs/vllm.md#how-plugins-load).
             if enabled():
                 try:
-                    from vllm_hitratio_plugin.engine.service import watch
+                    from vllm_hitratio_plugin.engine.watch import watch
 
                     watch(self)
                 except Exception:

@@ -2,12 +2,12 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 def block_too_large(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires from the first moment, without traffic: a hit takes one full block and one more token."""
-    longest, block = snapshot.longest_prompt, snapshot.block_size
+    longest, block = snapshot.max_model_len, snapshot.block_size
     if longest is None or block < longest:
         return None
     return Finding(
@@ -25,6 +25,6 @@ def block_too_large(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "A hybrid model: vLLM raises the block size until attention and Mamba pages are of one size.",
         ),
         actions=("Lower --block-size, or raise --max-model-len if longer prompts are meant to be served.",),
-        metrics=("hitratio_block_size_tokens", "hitratio_longest_prompt_tokens", "hitratio_short_prompts_total"),
+        metrics=("hitratio_block_size_tokens", "hitratio_max_model_length_tokens", "hitratio_short_prompts_total"),
         loss=1.0,
     )

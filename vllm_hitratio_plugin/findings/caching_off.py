@@ -2,7 +2,7 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 def caching_off(snapshot: Snapshot, traffic: Traffic) -> Finding | None:

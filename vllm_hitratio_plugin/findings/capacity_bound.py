@@ -1,12 +1,10 @@
 """The cache is too small for the pauses between turns."""
 
-from vllm_hitratio_plugin.estimate import Counters, Estimate
 from vllm_hitratio_plugin.findings.curve import capacity_surviving, knee
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import capacity, count, duration, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
-from vllm_hitratio_plugin.monitor import INTERARRIVAL_BOUNDS
+from vllm_hitratio_plugin.snapshot import INTERARRIVAL_BOUNDS, Counters, Estimate, Snapshot
 
 _NOTABLE = 0.005
 _BAD = 0.03
@@ -74,7 +72,7 @@ def capacity_bound(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         ),
         actions=tuple(actions),
         metrics=(
-            'hitratio_blocks_total{fate="capacity"}',
+            'hitratio_prompt_blocks_by_outcome_total{outcome="capacity"}',
             "hitratio_curve_ratio",
             "hitratio_characteristic_time_seconds",
             "hitratio_recommended_capacity_blocks",
@@ -93,7 +91,7 @@ def _survival(estimate: Estimate, counters: Counters, snapshot: Snapshot) -> lis
         words += f"; {percent(longer)} of the pauses between turns are longer"
     if survival < _PAUSE_S:
         words += f"; a pause of {_PAUSE_S:.0f} s is evicted"
-        enough = capacity_surviving(estimate.survival, _PAUSE_S)
+        enough = capacity_surviving(estimate.characteristic_times, _PAUSE_S)
         if enough is not None:
             words += f", {capacity(enough, snapshot.block_bytes)} would survive it"
     return [f"{words}."]

@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _COLD = 0.6
 _CHANGED = 0.1
@@ -11,7 +11,7 @@ _CHANGED = 0.1
 
 def cold(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires by the share of prompt blocks that had never been seen before."""
-    new = traffic.share("cold", "new")
+    new = traffic.share("compulsory", "new")
     if new < _COLD:
         return None
     hit = traffic.share("hit")
@@ -53,7 +53,11 @@ def cold(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Don't buy memory for it; check the first tokens of two prompts that should share a beginning.",
             "Put what is common (system prompt, tools, examples) first.",
         ),
-        metrics=('hitratio_blocks_total{fate="cold"}', "hitratio_ceiling_ratio", "hitratio_turns_per_conversation"),
+        metrics=(
+            'hitratio_prompt_blocks_by_outcome_total{outcome="compulsory"}',
+            "hitratio_infinite_cache_ratio",
+            "hitratio_turns_per_conversation",
+        ),
         # Not to be won back: it ranks behind what can be.
         loss=0.0,
     )

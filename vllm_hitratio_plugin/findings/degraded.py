@@ -2,7 +2,7 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 #: Findings of their own.
 _ELSEWHERE = ("prefix_caching_off", "not_modelled")

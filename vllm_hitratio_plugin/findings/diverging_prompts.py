@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _LEAST_PROMPTS = 20
 _SHARE = 0.5
@@ -20,7 +20,7 @@ def diverging_prompts(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     depth = max(counters.fork_depths, key=lambda block: (counters.fork_depths[block], -block))
     share = counters.fork_depths[depth] / counters.requests
     mean = counters.prompt_blocks / counters.requests
-    cold = traffic.share("cold", "new", "diverged")
+    cold = traffic.share("compulsory", "new", "diverged")
     if share < _SHARE or depth > _EARLY * mean or cold < _COLD:
         return None
     block = snapshot.block_size
@@ -54,6 +54,10 @@ def diverging_prompts(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "fixed.",
             "Sort tools and retrieved documents; round timestamps to the day.",
         ),
-        metrics=("hitratio_fork_depth_blocks", "hitratio_curve_ratio", 'hitratio_blocks_total{fate="cold"}'),
+        metrics=(
+            "hitratio_fork_depth_blocks",
+            "hitratio_curve_ratio",
+            'hitratio_prompt_blocks_by_outcome_total{outcome="compulsory"}',
+        ),
         loss=cold,
     )

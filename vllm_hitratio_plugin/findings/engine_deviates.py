@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _LEAST = 0.01
 _BAD = 0.10
@@ -12,9 +12,9 @@ _BAD = 0.10
 def engine_deviates(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires where observed and shadow differ by more than 3 standard errors and a point."""
     estimate = snapshot.estimate
-    if not snapshot.modelled or estimate is None or estimate.engine_gap is None or estimate.observed is None:
+    if not snapshot.modelled or estimate is None or estimate.engine_divergence is None or estimate.observed is None:
         return None
-    gap, stderr = estimate.engine_gap, estimate.engine_gap_stderr
+    gap, stderr = estimate.engine_divergence, estimate.engine_divergence_stderr
     if stderr is None or abs(gap) <= max(_LEAST, 3 * stderr):
         return None
     shadow = estimate.observed - gap
@@ -54,6 +54,10 @@ def engine_deviates(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Look when it began on the dashboard (engine gap) and what was rolled out then.",
             "Compare with another replica of the same version; restart one and see whether the gap comes back.",
         ),
-        metrics=("hitratio_engine_gap_ratio", 'hitratio_blocks_total{fate="unexplained"}', "hitratio_shadow_ratio"),
+        metrics=(
+            "hitratio_engine_divergence_ratio",
+            'hitratio_prompt_blocks_by_outcome_total{outcome="unexplained"}',
+            "hitratio_shadow_ratio",
+        ),
         loss=-gap if gap < 0 else None,
     )

@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.15
 _BAD = 0.30
@@ -51,7 +51,11 @@ def granularity(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "roughly halved.",
             "Put what prompts share first and what differs last, so that whole blocks are shared.",
         ),
-        metrics=('hitratio_blocks_total{fate="partial"}', "hitratio_short_prompts_total", "hitratio_block_size_tokens"),
+        metrics=(
+            'hitratio_prompt_blocks_by_outcome_total{outcome="partial"}',
+            "hitratio_short_prompts_total",
+            "hitratio_block_size_tokens",
+        ),
         # Half of such a block is filled on average.
         loss=partial / 2,
     )

@@ -1,10 +1,9 @@
 """Nothing to do."""
 
-from vllm_hitratio_plugin.estimate import REUSE_TIME
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import capacity, duration, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 
 
 def healthy(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
@@ -31,5 +30,5 @@ def healthy(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         confidence=0.9,
         summary="The cache serves what this traffic lets a cache of this size serve.",
         evidence=tuple(evidence),
-        metrics=("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_ceiling_ratio"),
+        metrics=("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_infinite_cache_ratio"),
     )

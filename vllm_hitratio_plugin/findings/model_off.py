@@ -1,10 +1,9 @@
 """The prediction is off: the model's fault, not the engine's."""
 
-from vllm_hitratio_plugin.estimate import REUSE_TIME
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 
 _LEAST = 0.03
 
@@ -12,9 +11,13 @@ _LEAST = 0.03
 def model_off(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires where prediction and exact shadow differ by more than 3 standard errors and 3 points."""
     estimate = snapshot.estimate
-    if not snapshot.modelled or estimate is None or estimate.model_gap is None:
+    if not snapshot.modelled or estimate is None or estimate.model_divergence is None:
         return None
-    gap, stderr, predicted = estimate.model_gap, estimate.model_gap_stderr, estimate.predicted.get(REUSE_TIME)
+    gap, stderr, predicted = (
+        estimate.model_divergence,
+        estimate.model_divergence_stderr,
+        estimate.predicted.get(REUSE_TIME),
+    )
     if stderr is None or predicted is None or abs(gap) <= max(_LEAST, 3 * stderr):
         return None
     return Finding(
@@ -34,5 +37,9 @@ def model_off(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Few conversations in lockstep, so that pauses and sizes are not independent draws.",
         ),
         actions=("Wait one window after a change; use the shadow's figures until the two agree.",),
-        metrics=("hitratio_model_gap_ratio", "hitratio_model_gap_stderr", "hitratio_shadow_curve_hit_blocks_total"),
+        metrics=(
+            "hitratio_model_divergence_ratio",
+            "hitratio_model_divergence_ratio_stderr",
+            "hitratio_shadow_curve_hit_blocks_total",
+        ),
     )

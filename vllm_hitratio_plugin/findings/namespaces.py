@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import capacity, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.01
 _BAD = 0.05
@@ -11,7 +11,7 @@ _BAD = 0.05
 
 def namespaces(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires by the share of prompt blocks that another adapter or salt had cached already."""
-    blocks, share = traffic.blocks("cold", "namespace"), traffic.share("cold", "namespace")
+    blocks, share = traffic.blocks("compulsory", "namespace"), traffic.share("compulsory", "namespace")
     if share < _NOTABLE:
         return None
     return Finding(
@@ -35,6 +35,6 @@ def namespaces(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Widen the salt to what really has to be kept apart.",
             "Send each adapter's traffic to replicas of its own, so that copies do not compete for one cache.",
         ),
-        metrics=('hitratio_blocks_total{fate="cold",reason="namespace"}',),
+        metrics=('hitratio_prompt_blocks_by_outcome_total{outcome="compulsory",reason="namespace"}',),
         loss=share,
     )

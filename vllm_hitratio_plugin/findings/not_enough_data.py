@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, duration
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 def not_enough_data(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
@@ -28,5 +28,5 @@ def not_enough_data(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         evidence=(seen, "Counts of blocks and their fates are exact all the same."),
         causes=("The server is young or idle.", "Prompts come, but none of them is ever reused."),
         actions=("Wait, or send traffic.", "A longer --hitratio-window collects more."),
-        metrics=("hitratio_window_prompts", "hitratio_window_reuses", "hitratio_ready"),
+        metrics=("hitratio_window_requests", "hitratio_window_reuses", "hitratio_ready"),
     )

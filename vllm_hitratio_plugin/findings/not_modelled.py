@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 def not_modelled(snapshot: Snapshot, traffic: Traffic) -> Finding | None:

@@ -1,11 +1,10 @@
 """Blocks in use leave little room for what could be reused."""
 
-from vllm_hitratio_plugin.estimate import REUSE_TIME
 from vllm_hitratio_plugin.findings.curve import ratio_at
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import capacity, count, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 
 _NOTABLE = 0.3
 _BAD = 0.5
@@ -14,9 +13,9 @@ _BAD = 0.5
 def pinned(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires where running requests hold a third of the cache, and what they hold is missed."""
     estimate = snapshot.estimate
-    if not snapshot.modelled or estimate is None or estimate.pinned_blocks is None:
+    if not snapshot.modelled or estimate is None or estimate.in_use_blocks is None:
         return None
-    held = estimate.pinned_blocks
+    held = estimate.in_use_blocks
     share = held / snapshot.capacity_blocks
     if share < _NOTABLE or not traffic.blocks("capacity"):
         return None
@@ -45,6 +44,6 @@ def pinned(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Speed up the KV transfer, or lower --max-num-seqs: each block released earlier is a block of cache.",
             "Give the cache more memory.",
         ),
-        metrics=("hitratio_pinned_blocks", "hitratio_capacity_blocks", "vllm:num_requests_running"),
+        metrics=("hitratio_in_use_blocks", "hitratio_capacity_blocks", "vllm:num_requests_running"),
         loss=gain,
     )

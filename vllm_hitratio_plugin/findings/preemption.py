@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _BAD = 0.01
 
@@ -20,11 +20,11 @@ def preemption(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         "inflated.",
     ]
     estimate = snapshot.estimate
-    if estimate is not None and estimate.pinned_blocks is not None:
+    if estimate is not None and estimate.in_use_blocks is not None:
         evidence.append(
-            f"Running requests hold {count(estimate.pinned_blocks, 'block')} of {snapshot.capacity_blocks:,} on "
+            f"Running requests hold {count(estimate.in_use_blocks, 'block')} of {snapshot.capacity_blocks:,} on "
             "average "
-            f"when a prompt is admitted ({percent(estimate.pinned_blocks / snapshot.capacity_blocks)})."
+            f"when a prompt is admitted ({percent(estimate.in_use_blocks / snapshot.capacity_blocks)})."
         )
     return Finding(
         rule="preemption",
@@ -38,6 +38,6 @@ def preemption(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Lower --max-num-seqs, or give the cache more memory (--gpu-memory-utilization, more workers).",
             "Bound max_tokens of the longest answers.",
         ),
-        metrics=("hitratio_resumed_requests_total", "vllm:num_preemptions_total", "hitratio_pinned_blocks"),
+        metrics=("hitratio_resumed_requests_total", "vllm:num_preemptions_total", "hitratio_in_use_blocks"),
         loss=resumed / (resumed + requests),
     )

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, duration, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.005
 _OFTEN = 3

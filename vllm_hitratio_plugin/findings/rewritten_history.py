@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.02
 _BAD = 0.05
@@ -12,10 +12,10 @@ _BAD = 0.05
 def rewritten_history(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires by the blocks cached for a conversation that its next prompt did not ask for."""
     counters = traffic.counters
-    stale, later = counters.stale_blocks, traffic.later_turns
+    stale, later = counters.unreused_history_blocks, traffic.follow_up_turns
     if not counters.prompt_blocks or later <= 0:
         return None
-    diverged = traffic.share("cold", "diverged")
+    diverged = traffic.share("compulsory", "diverged")
     share = stale / counters.prompt_blocks
     if max(share, diverged) < _NOTABLE:
         return None
@@ -53,6 +53,9 @@ def rewritten_history(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Keep thinking in the history if the model allows it, or accept the loss: it is not the cache's.",
             "Let clients append only; trim in large, rare steps instead of at every turn.",
         ),
-        metrics=("hitratio_stale_blocks_total", 'hitratio_blocks_total{fate="cold",reason="diverged"}'),
+        metrics=(
+            "hitratio_unreused_history_blocks_total",
+            'hitratio_prompt_blocks_by_outcome_total{outcome="compulsory",reason="diverged"}',
+        ),
         loss=max(share, diverged),
     )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _LEAST_TURNS = 20
 _NOTABLE = 0.05
 _BAD = 0.10
-_METRICS = ("hitratio_turns_elsewhere_total", "hitratio_later_turns_total")
+_METRICS = ("hitratio_follow_up_turns_unmatched_total", "hitratio_follow_up_turns_total")
 _ACTIONS = (
     "Route by conversation: session affinity, a consistent hash of the conversation's id, or a prefix-aware router.",
     "If load must be spread, let the replicas share KV (a second tier) instead.",
@@ -23,7 +23,7 @@ def routing(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     One engine can't know more than that: without turn numbers, a history served elsewhere and a long first prompt look
     the same.
     """
-    later, elsewhere = traffic.counters.later_turns, traffic.counters.turns_elsewhere
+    later, elsewhere = traffic.counters.follow_up_turns, traffic.counters.unmatched_turns
     if later < _LEAST_TURNS or elsewhere < _NOTABLE * later:
         return None
     share = elsewhere / later
@@ -48,7 +48,7 @@ def routing(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         ),
         actions=_ACTIONS,
         metrics=_METRICS,
-        loss=share * traffic.share("cold", "new"),
+        loss=share * traffic.share("compulsory", "new"),
     )
 
 
@@ -56,8 +56,8 @@ def fleet_routing(snapshots: Sequence[Snapshot]) -> Finding | None:
     """The same over all engines of one model: with random routing over R engines, 1 - 1/R of the later turns move."""
     counted = [snapshot.counters for snapshot in snapshots if snapshot.counters is not None]
     engines = len(counted)
-    later = sum(counters.later_turns for counters in counted)
-    elsewhere = sum(counters.turns_elsewhere for counters in counted)
+    later = sum(counters.follow_up_turns for counters in counted)
+    elsewhere = sum(counters.unmatched_turns for counters in counted)
     if engines < 2 or later < _LEAST_TURNS or elsewhere < _NOTABLE * later:
         return None
     share, chance = elsewhere / later, 1 - 1 / engines

@@ -29,7 +29,7 @@ from vllm_hitratio_plugin.findings.stale import stale
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.traffic_changed import traffic_changed
 from vllm_hitratio_plugin.findings.working_set import working_set
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 Rule = Callable[[Snapshot, Traffic], Finding | None]
 

@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import count, percent, points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.01
 
@@ -30,6 +30,6 @@ def spec_decode(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Nothing, if the speed-up of decoding is worth it; prompts of up to two blocks lose their whole hit.",
             "A smaller --block-size makes the unit, and so the loss, smaller.",
         ),
-        metrics=('hitratio_blocks_total{fate="partial",reason="dropped"}',),
+        metrics=('hitratio_prompt_blocks_by_outcome_total{outcome="partial",reason="dropped"}',),
         loss=dropped,
     )

@@ -4,7 +4,7 @@ import time
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 #: A fit older than this says nothing about now, s; the alert goes by the same number.
 STALE_SECONDS = 900.0

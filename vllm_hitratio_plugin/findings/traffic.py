@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-from vllm_hitratio_plugin.estimate import Counters
 from vllm_hitratio_plugin.findings.wording import duration
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Counters, Snapshot
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,10 @@ class Traffic:
     """That stretch in words: "in the last 10 min"."""
     seconds: float | None
     """Its length, s; None: since the start."""
-    ledger: dict[tuple[str, str], int]
-    """Blocks by (fate, reason); empty where no fate is known."""
+    outcomes: dict[tuple[str, str], int]
+    """Blocks by (outcome, reason); empty where none is known."""
     window: str
-    """The ledger's stretch in words."""
+    """The outcomes' stretch in words."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, previous: Snapshot | None = None) -> Traffic:
@@ -41,24 +38,24 @@ class Traffic:
             # The first look, or a monitor that started anew.
             seconds, since = None, "since the start"
         else:
-            counters = difference(counters, before)
+            counters = counters.since(before)
             since = f"in the last {duration(seconds or 0.0)}"
-        columns, window = counters.ledger, since
-        if estimate is not None and any(estimate.ledger):
-            columns, window = estimate.ledger, f"in the last {duration(estimate.window_seconds)}"
-        ledger = dict(zip(COLUMNS, columns, strict=True)) if snapshot.modelled and any(columns) else {}
-        return cls(counters, since, seconds, ledger, window)
+        columns, window = counters.outcomes, since
+        if estimate is not None and any(estimate.outcomes):
+            columns, window = estimate.outcomes, f"in the last {duration(estimate.window_seconds)}"
+        outcomes = dict(zip(OUTCOMES, columns, strict=True)) if snapshot.modelled and any(columns) else {}
+        return cls(counters, since, seconds, outcomes, window)
 
     @property
     def prompt_blocks(self) -> int:
-        """Blocks of the prompts in the ledger."""
-        return sum(self.ledger.values())
+        """Blocks of the prompts whose outcomes are known."""
+        return sum(self.outcomes.values())
 
     def blocks(self, fate: str, *reasons: str) -> int:
         """Blocks of one fate, of the given reasons or of all."""
         return sum(
             blocks
-            for (name, reason), blocks in self.ledger.items()
+            for (name, reason), blocks in self.outcomes.items()
             if name == fate and (not reasons or reason in reasons)
         )
 
@@ -68,20 +65,6 @@ class Traffic:
         return self.blocks(fate, *reasons) / total if total else 0.0
 
     @property
-    def later_turns(self) -> int:
+    def follow_up_turns(self) -> int:
         """Prompts that continue a conversation known here."""
         return self.counters.requests - self.counters.conversations
-
-
-def difference(now: Counters, before: Counters) -> Counters:
-    """Increases of every counter."""
-    values: dict[str, Any] = {}
-    for item in fields(Counters):
-        new, old = getattr(now, item.name), getattr(before, item.name)
-        if isinstance(new, dict):
-            values[item.name] = {key: value - old.get(key, 0) for key, value in new.items()}
-        elif isinstance(new, list):
-            values[item.name] = [value - (old[index] if index < len(old) else 0) for index, value in enumerate(new)]
-        else:
-            values[item.name] = new - old
-    return Counters(**values)

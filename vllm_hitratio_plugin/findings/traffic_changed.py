@@ -3,29 +3,29 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import points
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 _NOTABLE = 0.02
 
 _FACTORS = {
     "arrival_rate": "the rate of new conversations",
-    "size": "the length of conversations",
-    "gaps": "the pauses before content is used again",
-    "ceiling": "how much of the prompts repeats",
-    "pinned": "the blocks that running requests hold",
+    "conversation_size": "the length of conversations",
+    "reuse_times": "the pauses before content is used again",
+    "reusable_share": "how much of the prompts repeats",
+    "blocks_in_use": "the blocks that running requests hold",
 }
 
 
 def traffic_changed(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     """Fires where a factor of the traffic moved beyond its noise and took the predicted ratio with it."""
     estimate = snapshot.estimate
-    if not snapshot.modelled or estimate is None or not estimate.drifted:
+    if not snapshot.modelled or estimate is None or not estimate.drift_significant:
         return None
-    change = sum(estimate.drift.values())
+    change = sum(estimate.drift_contributions.values())
     if abs(change) < _NOTABLE:
         return None
-    main = estimate.drifted[0]
-    parts = sorted(estimate.drift.items(), key=lambda item: -abs(item[1]))
+    main = estimate.drift_significant[0]
+    parts = sorted(estimate.drift_contributions.items(), key=lambda item: -abs(item[1]))
     return Finding(
         rule="traffic-changed",
         severity="info",
@@ -42,6 +42,10 @@ def traffic_changed(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "A client, a template or a model version was rolled out; a batch job began or ended; day turned to night.",
         ),
         actions=("Find what started at that time on the dashboard; judge the capacity again if it stays.",),
-        metrics=("hitratio_drift_ratio", "hitratio_drift_significant", "hitratio_arrival_rate"),
+        metrics=(
+            "hitratio_drift_contribution_ratio",
+            "hitratio_drift_significant",
+            "hitratio_conversation_arrival_rate",
+        ),
         loss=max(-change, 0.0),
     )

@@ -3,7 +3,7 @@
 from vllm_hitratio_plugin.findings.caching_off import off
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.wording import count, percent
-from vllm_hitratio_plugin.metrics.snapshot import VllmCounters
+from vllm_hitratio_plugin.snapshot import VllmCounters
 
 
 def without_plugin(now: VllmCounters, previous: VllmCounters | None = None) -> Finding:

@@ -3,12 +3,11 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.traffic import Traffic
 from vllm_hitratio_plugin.findings.wording import capacity, count, percent
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot
 
 _NOTABLE = 0.5
 _SETTLED = 2.0
-_EVICTED = COLUMNS.index(("capacity", "evicted"))
+_EVICTED = OUTCOMES.index(("capacity", "evicted"))
 
 
 def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
@@ -20,7 +19,7 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
     counters, blocks, now = snapshot.counters, snapshot.index_blocks, snapshot.capacity_blocks
     if not snapshot.modelled or counters is None or blocks is None or not counters.conversations or counters.resets:
         return None
-    if not _NOTABLE * now <= blocks <= now or counters.ledger[_EVICTED]:
+    if not _NOTABLE * now <= blocks <= now or counters.outcomes[_EVICTED]:
         return None
     rounds = counters.requests / counters.conversations
     evidence = [
@@ -49,6 +48,10 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "Expect a cliff, not a slope, if the same clients go round: fewer clients, fewer turns, or more blocks.",
             "With open traffic, wait until the cache is full before judging.",
         ),
-        metrics=("hitratio_index_blocks", "hitratio_capacity_blocks", 'hitratio_blocks_total{fate="capacity"}'),
+        metrics=(
+            "hitratio_index_blocks",
+            "hitratio_capacity_blocks",
+            'hitratio_prompt_blocks_by_outcome_total{outcome="capacity"}',
+        ),
         loss=None,
     )

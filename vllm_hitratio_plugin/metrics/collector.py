@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client import CollectorRegistry, Metric
 
 from vllm_hitratio_plugin.metrics.families import families
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot, read_all
+from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 class SnapshotCollector:

@@ -10,15 +10,18 @@ from itertools import accumulate
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from vllm_hitratio_plugin.estimate import ESTIMATORS, Counters, Estimate
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS, Snapshot
-from vllm_hitratio_plugin.monitor import INTERARRIVAL_BOUNDS
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import (
+    DEGRADATIONS,
+    ESTIMATORS,
+    FORK_DEPTH_BOUNDS,
+    INTERARRIVAL_BOUNDS,
+    OUTCOMES,
+    Counters,
+    Estimate,
+    Snapshot,
+)
 
 _LABELS = ("model_name", "engine")
-
-#: Upper bounds of the histogram of fork depths, blocks: exact where a fork costs most.
-FORK_DEPTH_BOUNDS = (*range(1, 17), 24, 32, 48, 64, 96, 128, 192, 256)
 
 #: A value with the labels beyond model_name and engine.
 _Sample = tuple[tuple[str, ...], float | int | None]
@@ -35,7 +38,7 @@ class Family:
 
 
 FAMILIES = (
-    Family("hitratio_prompts", "counter", "Prompts admitted."),
+    Family("hitratio_requests", "counter", "Prompts admitted."),
     Family("hitratio_prompt_blocks", "counter", "Blocks of admitted prompts, partly filled ones included."),
     Family("hitratio_hit_blocks", "counter", "Prompt blocks served from the local prefix cache."),
     Family("hitratio_prompt_tokens", "counter", "Tokens of admitted prompts."),
@@ -60,38 +63,53 @@ FAMILIES = (
         "Hits of an exact LRU of another capacity on the same prompts.",
         ("capacity_blocks",),
     ),
-    Family("hitratio_blocks", "counter", "Prompt blocks by what became of them, and why.", ("fate", "reason")),
-    Family("hitratio_stale_blocks", "counter", "Cached answer blocks that the next prompt did not ask for."),
+    Family(
+        "hitratio_prompt_blocks_by_outcome",
+        "counter",
+        "Prompt blocks by what became of them, and why.",
+        ("outcome", "reason"),
+    ),
+    Family("hitratio_unreused_history_blocks", "counter", "Cached answer blocks that the next prompt did not ask for."),
     Family("hitratio_conversations", "counter", "Conversations whose first turn was seen."),
     Family("hitratio_forks", "counter", "Prompts that left a remembered history in its middle."),
     Family(
         "hitratio_fork_depth_blocks", "histogram", "Blocks that a prompt shares with others before it goes its own way."
     ),
-    Family("hitratio_later_turns", "counter", "Prompts whose client says that they are no first turn."),
-    Family("hitratio_turns_elsewhere", "counter", "Of them, those whose previous turn was not seen by this engine."),
+    Family("hitratio_follow_up_turns", "counter", "Prompts whose client says that they are no first turn."),
+    Family(
+        "hitratio_follow_up_turns_unmatched",
+        "counter",
+        "Of them, those whose previous turn was not seen by this engine.",
+    ),
     Family("hitratio_short_prompts", "counter", "Prompts too short for any block to hit."),
     Family("hitratio_resumed_requests", "counter", "Preempted requests that came back; not counted as prompts."),
     Family("hitratio_cache_resets", "counter", "Times the engine dropped its prefix cache."),
     Family("hitratio_observed_ratio", "gauge", "Hit ratio of the current window, in blocks."),
     Family("hitratio_predicted_ratio", "gauge", "Predicted hit ratio of the current window.", ("estimator",)),
     Family("hitratio_predicted_ratio_stderr", "gauge", "Standard error of the prediction.", ("estimator",)),
-    Family("hitratio_ceiling_ratio", "gauge", "Share of prompt blocks seen before: what unlimited capacity would hit."),
-    Family("hitratio_gap_ratio", "gauge", "Observed minus predicted (reuse_time) hit ratio of the current window."),
-    Family("hitratio_gap_stderr", "gauge", "Standard error of the gap, paired."),
+    Family(
+        "hitratio_infinite_cache_ratio",
+        "gauge",
+        "Share of prompt blocks seen before: what unlimited capacity would hit.",
+    ),
+    Family(
+        "hitratio_divergence_ratio", "gauge", "Observed minus predicted (reuse_time) hit ratio of the current window."
+    ),
+    Family("hitratio_divergence_ratio_stderr", "gauge", "Standard error of the gap, paired."),
     Family("hitratio_shadow_ratio", "gauge", "Hit ratio of an exact LRU of this capacity over the window."),
-    Family("hitratio_model_gap_ratio", "gauge", "Predicted minus shadow: the model's own error."),
-    Family("hitratio_model_gap_stderr", "gauge", "Standard error of the model gap, paired."),
-    Family("hitratio_engine_gap_ratio", "gauge", "Observed minus shadow: what the engine does beside LRU."),
-    Family("hitratio_engine_gap_stderr", "gauge", "Standard error of the engine gap, paired."),
+    Family("hitratio_model_divergence_ratio", "gauge", "Predicted minus shadow: the model's own error."),
+    Family("hitratio_model_divergence_ratio_stderr", "gauge", "Standard error of the model gap, paired."),
+    Family("hitratio_engine_divergence_ratio", "gauge", "Observed minus shadow: what the engine does beside LRU."),
+    Family("hitratio_engine_divergence_ratio_stderr", "gauge", "Standard error of the engine gap, paired."),
     Family("hitratio_curve_ratio", "gauge", "Predicted hit ratio of the window at a capacity.", ("capacity_blocks",)),
     Family(
-        "hitratio_drift_ratio",
+        "hitratio_drift_contribution_ratio",
         "gauge",
         "Part of a factor of the traffic in the change of the predicted hit ratio since the window before.",
         ("factor",),
     ),
     Family("hitratio_drift_significant", "gauge", "1 if the factor changed beyond its standard errors.", ("factor",)),
-    Family("hitratio_arrival_rate", "gauge", "New conversations per second (lambda_0)."),
+    Family("hitratio_conversation_arrival_rate", "gauge", "New conversations per second (lambda_0)."),
     Family("hitratio_history_workload_blocks", "gauge", "Prompt blocks of a conversation (A_R)."),
     Family("hitratio_reusable_workload_blocks", "gauge", "Reusable hashed blocks of a conversation (A_H^hash)."),
     Family("hitratio_lifetime_blocks", "gauge", "Blocks of a conversation at its end (E[B])."),
@@ -101,15 +119,17 @@ FAMILIES = (
     Family("hitratio_capacity_blocks", "gauge", "Blocks the prefix cache can hold (N)."),
     Family("hitratio_capacity_bytes", "gauge", "The same in bytes, on one worker."),
     Family("hitratio_block_size_tokens", "gauge", "Tokens of one block."),
-    Family("hitratio_longest_prompt_tokens", "gauge", "Longest request allowed, its answer included (max_model_len)."),
-    Family("hitratio_pinned_blocks", "gauge", "Mean blocks in use when a prompt is admitted, over the window."),
+    Family(
+        "hitratio_max_model_length_tokens", "gauge", "Longest request allowed, its answer included (max_model_len)."
+    ),
+    Family("hitratio_in_use_blocks", "gauge", "Mean blocks in use when a prompt is admitted, over the window."),
     Family("hitratio_target_ratio", "gauge", "The hit ratio asked for."),
     Family("hitratio_target_reachable", "gauge", "1 if some capacity reaches the target, 0 if none does."),
     Family("hitratio_recommended_capacity_blocks", "gauge", "Capacity that reaches the target."),
     Family("hitratio_recommended_capacity_tokens", "gauge", "The same in tokens."),
     Family("hitratio_recommended_capacity_bytes", "gauge", "The same in bytes, on one worker."),
     Family("hitratio_window_seconds", "gauge", "Length of the current window."),
-    Family("hitratio_window_prompts", "gauge", "Prompts in the current window."),
+    Family("hitratio_window_requests", "gauge", "Prompts in the current window."),
     Family(
         "hitratio_window_reuses", "gauge", "Runs of reusable blocks in the current window, what the curve rests on."
     ),
@@ -184,7 +204,7 @@ def _samples(snapshot: Snapshot) -> dict[str, Iterable[_Sample]]:
         "hitratio_capacity_blocks": snapshot.capacity_blocks,
         "hitratio_capacity_bytes": _times(snapshot.capacity_blocks, bytes_each),
         "hitratio_block_size_tokens": snapshot.block_size,
-        "hitratio_longest_prompt_tokens": snapshot.longest_prompt,
+        "hitratio_max_model_length_tokens": snapshot.max_model_len,
         "hitratio_last_fit_timestamp_seconds": snapshot.fit_time,
         "hitratio_fit_duration_seconds": snapshot.fit_seconds,
         "hitratio_last_reset_timestamp_seconds": snapshot.last_reset,
@@ -210,7 +230,7 @@ def _samples(snapshot: Snapshot) -> dict[str, Iterable[_Sample]]:
 
 def _counter_values(counters: Counters) -> dict[str, float | int | None]:
     return {
-        "hitratio_prompts": counters.requests,
+        "hitratio_requests": counters.requests,
         "hitratio_prompt_blocks": counters.prompt_blocks,
         "hitratio_hit_blocks": counters.hit_blocks,
         "hitratio_prompt_tokens": counters.prompt_tokens,
@@ -218,8 +238,8 @@ def _counter_values(counters: Counters) -> dict[str, float | int | None]:
         "hitratio_external_hit_tokens": counters.external_hit_tokens,
         "hitratio_conversations": counters.conversations,
         "hitratio_forks": counters.forks,
-        "hitratio_later_turns": counters.later_turns,
-        "hitratio_turns_elsewhere": counters.turns_elsewhere,
+        "hitratio_follow_up_turns": counters.follow_up_turns,
+        "hitratio_follow_up_turns_unmatched": counters.unmatched_turns,
         "hitratio_short_prompts": counters.short_prompts,
         "hitratio_resumed_requests": counters.resumed,
         "hitratio_cache_resets": counters.resets,
@@ -235,17 +255,17 @@ def _predicted_counters(counters: Counters) -> dict[str, Iterable[_Sample]]:
         "hitratio_shadow_curve_hit_blocks": [
             ((str(size),), hits) for size, hits in sorted(counters.shadow_curve_hit_blocks.items())
         ],
-        "hitratio_blocks": list(zip(COLUMNS, counters.ledger, strict=True)),
-        "hitratio_stale_blocks": [((), counters.stale_blocks)],
+        "hitratio_prompt_blocks_by_outcome": list(zip(OUTCOMES, counters.outcomes, strict=True)),
+        "hitratio_unreused_history_blocks": [((), counters.unreused_history_blocks)],
     }
 
 
 def _observed_values(estimate: Estimate) -> dict[str, float | int | None]:
     return {
         "hitratio_observed_ratio": estimate.observed,
-        "hitratio_pinned_blocks": estimate.pinned_blocks,
+        "hitratio_in_use_blocks": estimate.in_use_blocks,
         "hitratio_window_seconds": estimate.window_seconds,
-        "hitratio_window_prompts": estimate.requests,
+        "hitratio_window_requests": estimate.requests,
         "hitratio_window_reuses": estimate.reuses,
         "hitratio_ready": int(estimate.ready),
     }
@@ -254,15 +274,15 @@ def _observed_values(estimate: Estimate) -> dict[str, float | int | None]:
 def _model_values(estimate: Estimate, block_size: int, bytes_each: int | None) -> dict[str, float | int | None]:
     recommended = None if estimate.recommended_blocks is None else -(-estimate.recommended_blocks // 1)
     return {
-        "hitratio_ceiling_ratio": estimate.ceiling,
-        "hitratio_gap_ratio": estimate.gap,
-        "hitratio_gap_stderr": estimate.gap_stderr,
+        "hitratio_infinite_cache_ratio": estimate.ceiling,
+        "hitratio_divergence_ratio": estimate.divergence,
+        "hitratio_divergence_ratio_stderr": estimate.divergence_stderr,
         "hitratio_shadow_ratio": estimate.shadow,
-        "hitratio_model_gap_ratio": estimate.model_gap,
-        "hitratio_model_gap_stderr": estimate.model_gap_stderr,
-        "hitratio_engine_gap_ratio": estimate.engine_gap,
-        "hitratio_engine_gap_stderr": estimate.engine_gap_stderr,
-        "hitratio_arrival_rate": estimate.arrival_rate,
+        "hitratio_model_divergence_ratio": estimate.model_divergence,
+        "hitratio_model_divergence_ratio_stderr": estimate.model_divergence_stderr,
+        "hitratio_engine_divergence_ratio": estimate.engine_divergence,
+        "hitratio_engine_divergence_ratio_stderr": estimate.engine_divergence_stderr,
+        "hitratio_conversation_arrival_rate": estimate.arrival_rate,
         "hitratio_history_workload_blocks": estimate.history_workload,
         "hitratio_reusable_workload_blocks": estimate.reusable_workload,
         "hitratio_lifetime_blocks": estimate.lifetime_blocks,
@@ -281,8 +301,12 @@ def _model_samples(estimate: Estimate) -> dict[str, Iterable[_Sample]]:
         "hitratio_predicted_ratio": [((name,), estimate.predicted[name]) for name in ESTIMATORS],
         "hitratio_predicted_ratio_stderr": [((name,), estimate.predicted_stderr[name]) for name in ESTIMATORS],
         "hitratio_curve_ratio": [((str(size),), ratio) for size, ratio in sorted(estimate.curve.items())],
-        "hitratio_drift_ratio": [((factor,), part) for factor, part in estimate.drift.items()],
-        "hitratio_drift_significant": [((factor,), int(factor in estimate.drifted)) for factor in estimate.drift],
+        "hitratio_drift_contribution_ratio": [
+            ((factor,), part) for factor, part in estimate.drift_contributions.items()
+        ],
+        "hitratio_drift_significant": [
+            ((factor,), int(factor in estimate.drift_significant)) for factor in estimate.drift_contributions
+        ],
     }
 
 

@@ -11,7 +11,7 @@ import urllib.parse
 import urllib.request
 
 from vllm_hitratio_plugin.metrics.parse import Page, parse
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import from_json
 
 _LARGEST = 64 << 20  # bytes
 
@@ -55,7 +55,7 @@ def fetch(url: str, timeout: float = 5.0) -> Page:
 def _read(text: str) -> Page | None:
     try:
         if text.lstrip().startswith("{"):
-            return Page([Snapshot.from_json(text)], [])
+            return Page([from_json(text)], [])
         return parse(text, time.time())
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

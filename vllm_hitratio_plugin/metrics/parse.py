@@ -9,16 +9,22 @@ from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from vllm_hitratio_plugin.estimate import ESTIMATORS, Counters, Estimate
-from vllm_hitratio_plugin.metrics.families import FORK_DEPTH_BOUNDS
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot, VllmCounters
-from vllm_hitratio_plugin.monitor import FORK_DEPTHS, INTERARRIVAL_BOUNDS
-from vllm_hitratio_plugin.workload.ledger import COLUMNS
+from vllm_hitratio_plugin.snapshot import (
+    ESTIMATORS,
+    FORK_DEPTH_BOUNDS,
+    FORK_DEPTHS,
+    INTERARRIVAL_BOUNDS,
+    OUTCOMES,
+    Counters,
+    Estimate,
+    Snapshot,
+    VllmCounters,
+)
 
 #: Labels without model_name and engine → value.
 _Values = dict[tuple[str, ...], float]
 
-_EXTRA = ("estimator", "capacity_blocks", "fate", "reason", "le", "factor", "version", "vllm_version", "unhashed")
+_EXTRA = ("estimator", "capacity_blocks", "outcome", "reason", "le", "factor", "version", "vllm_version", "unhashed")
 
 
 @dataclass(frozen=True)
@@ -114,14 +120,14 @@ def _snapshot(model: str, engine: str, values: dict[str, _Values], now: float) -
         block_size=int(read.one("hitratio_block_size_tokens") or 0),
         block_bytes=None if total_bytes is None or not capacity else round(total_bytes / capacity),
         modelled="not_modelled" not in degraded,
-        counters=_counters(read) if "hitratio_prompts_total" in values else None,
+        counters=_counters(read) if "hitratio_requests_total" in values else None,
         estimate=_estimate(read, now, capacity) if "hitratio_ready" in values else None,
         fit_time=read.one("hitratio_last_fit_timestamp_seconds"),
         fit_seconds=read.one("hitratio_fit_duration_seconds"),
         index_blocks=read.count("hitratio_index_blocks"),
         index_bytes=read.count("hitratio_index_bytes"),
         last_reset=read.one("hitratio_last_reset_timestamp_seconds"),
-        longest_prompt=read.count("hitratio_longest_prompt_tokens"),
+        max_model_len=read.count("hitratio_max_model_length_tokens"),
         degraded=degraded,
     )
 
@@ -153,10 +159,10 @@ class _Reader:
         """Values by capacity in blocks, the unlimited one left out."""
         return {int(size): value for size, value in self.by_label(name).items() if size != "+Inf"}
 
-    def ledger(self) -> list[int]:
-        """Blocks by ``ledger.COLUMNS``."""
-        found = self._values.get("hitratio_blocks_total", {})
-        return [int(found.get(column, 0)) for column in COLUMNS]
+    def outcomes(self) -> list[int]:
+        """Blocks by ``OUTCOMES``."""
+        found = self._values.get("hitratio_prompt_blocks_by_outcome_total", {})
+        return [int(found.get(column, 0)) for column in OUTCOMES]
 
     def histogram(self, name: str, bounds: Iterable[float]) -> list[int]:
         """Counts of each bucket by itself, the last one beyond all bounds."""
@@ -169,7 +175,7 @@ def _counters(read: _Reader) -> Counters:
     depths = read.histogram("hitratio_fork_depth_blocks", FORK_DEPTH_BOUNDS)
     predicted = read.by_label("hitratio_predicted_hit_blocks_total")
     return Counters(
-        requests=read.total("hitratio_prompts_total"),
+        requests=read.total("hitratio_requests_total"),
         prompt_blocks=read.total("hitratio_prompt_blocks_total"),
         hit_blocks=read.one("hitratio_hit_blocks_total") or 0.0,
         prompt_tokens=read.total("hitratio_prompt_tokens_total"),
@@ -183,8 +189,8 @@ def _counters(read: _Reader) -> Counters:
             for depth, prompts in zip((*FORK_DEPTH_BOUNDS, FORK_DEPTHS + 1), depths, strict=True)
             if prompts
         },
-        later_turns=read.total("hitratio_later_turns_total"),
-        turns_elsewhere=read.total("hitratio_turns_elsewhere_total"),
+        follow_up_turns=read.total("hitratio_follow_up_turns_total"),
+        unmatched_turns=read.total("hitratio_follow_up_turns_unmatched_total"),
         resumed=read.total("hitratio_resumed_requests_total"),
         resets=read.total("hitratio_cache_resets_total"),
         predicted_hit_blocks={name: predicted.get(name, 0.0) for name in ESTIMATORS},
@@ -192,8 +198,8 @@ def _counters(read: _Reader) -> Counters:
         ceiling_hit_blocks=read.by_label("hitratio_curve_hit_blocks_total").get("+Inf", 0.0),
         shadow_hit_blocks=read.one("hitratio_shadow_hit_blocks_total") or 0.0,
         shadow_curve_hit_blocks=read.by_size("hitratio_shadow_curve_hit_blocks_total"),
-        ledger=read.ledger(),
-        stale_blocks=read.total("hitratio_stale_blocks_total"),
+        outcomes=read.outcomes(),
+        unreused_history_blocks=read.total("hitratio_unreused_history_blocks_total"),
         interarrival_buckets=read.histogram("hitratio_interarrival_seconds", INTERARRIVAL_BOUNDS),
         interarrival_seconds=read.one("hitratio_interarrival_seconds_sum") or 0.0,
     )
@@ -203,28 +209,28 @@ def _estimate(read: _Reader, now: float, capacity: int) -> Estimate:
     reachable = read.one("hitratio_target_reachable")
     predicted = read.by_label("hitratio_predicted_ratio")
     stderr = read.by_label("hitratio_predicted_ratio_stderr")
-    drift, moved = read.by_label("hitratio_drift_ratio"), read.by_label("hitratio_drift_significant")
+    drift, moved = read.by_label("hitratio_drift_contribution_ratio"), read.by_label("hitratio_drift_significant")
     return Estimate(
         time=now,
         window_seconds=read.one("hitratio_window_seconds") or 0.0,
-        requests=read.total("hitratio_window_prompts"),
+        requests=read.total("hitratio_window_requests"),
         reuses=read.total("hitratio_window_reuses"),
         ready=bool(read.one("hitratio_ready")),
         capacity_blocks=capacity,
-        pinned_blocks=read.one("hitratio_pinned_blocks"),
+        in_use_blocks=read.one("hitratio_in_use_blocks"),
         observed=read.one("hitratio_observed_ratio"),
         observed_stderr=None,
         predicted={name: predicted.get(name) for name in ESTIMATORS},
         predicted_stderr={name: stderr.get(name) for name in ESTIMATORS},
-        gap=read.one("hitratio_gap_ratio"),
-        gap_stderr=read.one("hitratio_gap_stderr"),
+        divergence=read.one("hitratio_divergence_ratio"),
+        divergence_stderr=read.one("hitratio_divergence_ratio_stderr"),
         shadow=read.one("hitratio_shadow_ratio"),
-        model_gap=read.one("hitratio_model_gap_ratio"),
-        model_gap_stderr=read.one("hitratio_model_gap_stderr"),
-        engine_gap=read.one("hitratio_engine_gap_ratio"),
-        engine_gap_stderr=read.one("hitratio_engine_gap_stderr"),
-        ceiling=read.one("hitratio_ceiling_ratio"),
-        arrival_rate=read.one("hitratio_arrival_rate"),
+        model_divergence=read.one("hitratio_model_divergence_ratio"),
+        model_divergence_stderr=read.one("hitratio_model_divergence_ratio_stderr"),
+        engine_divergence=read.one("hitratio_engine_divergence_ratio"),
+        engine_divergence_stderr=read.one("hitratio_engine_divergence_ratio_stderr"),
+        ceiling=read.one("hitratio_infinite_cache_ratio"),
+        arrival_rate=read.one("hitratio_conversation_arrival_rate"),
         history_workload=read.one("hitratio_history_workload_blocks"),
         reusable_workload=read.one("hitratio_reusable_workload_blocks"),
         lifetime_blocks=read.one("hitratio_lifetime_blocks"),
@@ -234,6 +240,6 @@ def _estimate(read: _Reader, now: float, capacity: int) -> Estimate:
         reachable=None if reachable is None else bool(reachable),
         recommended_blocks=read.one("hitratio_recommended_capacity_blocks"),
         curve=read.by_size("hitratio_curve_ratio"),
-        drift=drift,
-        drifted=sorted((name for name in drift if moved.get(name)), key=lambda name: -abs(drift[name])),
+        drift_contributions=drift,
+        drift_significant=sorted((name for name in drift if moved.get(name)), key=lambda name: -abs(drift[name])),
     )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.flow import Array, Fit
+from vllm_hitratio_plugin.model.hit_ratio_curve import HitRatioCurve
+from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.planning.demand import Demand
 
 GIB = float(1 << 30)
@@ -33,7 +34,7 @@ class Curve:
     """The estimated hit ratio at every capacity that anything is known of."""
 
     def __init__(self, demand: Demand) -> None:
-        self._fit: Fit = demand.fit
+        self._fit: HitRatioCurve = demand.fit
         self._horizon = demand.horizon_blocks
         self._left_out = demand.left_out
         self.ceiling = demand.flow.ceiling

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.flow import SIZES_AN_OCTAVE, Array, FlowSketch
+from vllm_hitratio_plugin.model.traffic import LENGTHS_PER_OCTAVE, Array, TrafficSums
 from vllm_hitratio_plugin.planning.demand import Demand
 from vllm_hitratio_plugin.planning.runs import Runs, with_runs
 
@@ -14,45 +14,45 @@ from vllm_hitratio_plugin.planning.runs import Runs, with_runs
 def reblocked(demand: Demand, block_size: int) -> Demand:
     """The same prompts in blocks of ``block_size`` tokens; capacities of the result are in such blocks.
 
-    Approximate, for the sketch counts reuse in blocks, not tokens (a trace is cut anew instead, exactly): where a
+    Approximate, for the sums counts reuse in blocks, not tokens (a trace is cut anew instead, exactly): where a
     prompt shares E full blocks with what was there before, it shares any number of tokens from E·b to (E+1)·b - 1, all
     equally likely; returning prompts that share none share as much as a prompt shorter than a block has.
     """
-    old, new, sketch = demand.block_size, block_size, demand.sketch
+    old, new, sums = demand.block_size, block_size, demand.sums
     if old == new:
         return demand
     ratio = old / new
-    own, shared = Runs.own(sketch), Runs.shared(sketch)
+    own, shared = Runs.own(sums), Runs.shared(sums)
     # A shared prefix is where reuse ends in first prompts; in later ones the conversation's own history follows it.
-    ends = (sketch.reusable_blocks - sketch.returning_blocks) / max(float(shared.blocks.sum()), 1e-9)
+    ends = (sums.reusable_blocks - sums.returning_blocks) / max(float(shared.blocks.sum()), 1e-9)
     ends = min(max(ends, 0.0), 1.0)
     shorter = _joined(_cut(shared.times(ends), old, new), shared.times(1 - ends).scaled(ratio))
     cut = with_runs(demand, _joined(_cut(own, old, new), _short(demand, own, new)), shorter)
-    _, prompts, full = _blocks(sketch, new)
-    _, prompts_before, full_before = _blocks(sketch, old)
+    _, prompts, full = _blocks(sums, new)
+    _, prompts_before, full_before = _blocks(sums, old)
     # The answers' blocks, where they are cached, too.
     allocated = prompts_before if demand.unhashed == "tail" else full_before
-    answers = max(sketch.written_blocks + sketch.reusable_blocks - allocated, 0.0)
-    prompts *= sketch.prompt_blocks / max(prompts_before, 1e-9)
+    answers = max(sums.written_blocks + sums.reusable_blocks - allocated, 0.0)
+    prompts *= sums.prompt_blocks / max(prompts_before, 1e-9)
     written = (prompts if demand.unhashed == "tail" else full) + answers * ratio
     changed = replace(
-        cut.sketch,
+        cut.sums,
         prompt_blocks=prompts,
-        written_blocks=max(written - cut.sketch.reusable_blocks, 0.0),
-        hit_blocks=sketch.hit_blocks * ratio,
-        pinned_blocks=sketch.pinned_blocks * ratio,
-        grown_blocks=sketch.grown_blocks * ratio,
-        returning_blocks=sketch.returning_blocks * ratio,
-        lags=sketch.lags * np.array([[1.0], [ratio]]),
+        written_blocks=max(written - cut.sums.reusable_blocks, 0.0),
+        hit_blocks=None if sums.hit_blocks is None else sums.hit_blocks * ratio,
+        in_use_blocks=sums.in_use_blocks * ratio,
+        grown_blocks=sums.grown_blocks * ratio,
+        returning_blocks=sums.returning_blocks * ratio,
+        lags=replace(sums.lags, blocks=sums.lags.blocks * ratio),
     )
     horizon = None if demand.horizon_blocks is None else demand.horizon_blocks * ratio
-    return replace(demand, sketch=changed, block_size=new, horizon_blocks=horizon)
+    return replace(demand, sums=changed, block_size=new, horizon_blocks=horizon)
 
 
-def _blocks(sketch: FlowSketch, size: int) -> tuple[Array, float, float]:
+def _blocks(sums: TrafficSums, size: int) -> tuple[Array, float, float]:
     """Σ floor(L / b) over the prompts of each length, (n,); Σ ceil(L / b) and Σ floor(L / b) over all of them."""
-    first, count = sketch.sizes[0], sketch.sizes[1]
-    low, high = np.ceil(2 ** (first / SIZES_AN_OCTAVE)), np.ceil(2 ** ((first + 1) / SIZES_AN_OCTAVE))
+    first, count = sums.lengths.bins, sums.lengths.requests
+    low, high = np.ceil(2 ** (first / LENGTHS_PER_OCTAVE)), np.ceil(2 ** ((first + 1) / LENGTHS_PER_OCTAVE))
     high = np.maximum(high, low + 1)
     floors = (_floors(high, size) - _floors(low, size)) / (high - low)
     ceilings = 1 + (_floors(high - 1, size) - _floors(low - 1, size)) / (high - low)
@@ -61,12 +61,12 @@ def _blocks(sketch: FlowSketch, size: int) -> tuple[Array, float, float]:
 
 def _short(demand: Demand, own: Runs, new: int) -> Runs:
     """What returning prompts that found no full block of their history find in blocks of ``new`` tokens."""
-    sketch = demand.sketch
-    turns, seconds = sketch.turn_gaps[1], sketch.turn_gaps[2]
+    sums = demand.sums
+    turns, seconds = sums.interarrivals.turns, sums.interarrivals.seconds
     missing = max(float(turns.sum() - own.counts.sum()), 0.0)
-    below = 2 ** ((sketch.sizes[0] + 1) / SIZES_AN_OCTAVE) <= demand.block_size
-    prompts = float(sketch.sizes[1, below].sum())
-    length = float(_blocks(sketch, new)[0][below].sum()) / prompts if prompts else 0.0
+    below = 2 ** ((sums.lengths.bins + 1) / LENGTHS_PER_OCTAVE) <= demand.block_size
+    prompts = float(sums.lengths.requests[below].sum())
+    length = float(_blocks(sums, new)[0][below].sum()) / prompts if prompts else 0.0
     if not missing or not length:
         return Runs(np.empty(0), np.empty(0), np.empty(0))
     gaps = np.maximum(seconds / turns - demand.holding_seconds, 0.0)

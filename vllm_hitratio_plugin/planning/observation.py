@@ -63,4 +63,4 @@ def observe(
     )
     monitor.refresh(last)
     left_out = observed.rejected + observed.waiting
-    return Observation(Demand(monitor.flow.sketch, trace.block_size, unhashed, left_out=left_out), observed)
+    return Observation(Demand(monitor.sums, trace.block_size, unhashed, left_out=left_out), observed)

@@ -12,9 +12,9 @@ def pinned(demand: Demand, blocks: float) -> Demand:
     Both effects of MODEL 4.5: room for idle blocks, and blocks that are idle for longer, by the time they are held
     less. By Little's law the holding time goes with the blocks in use.
     """
-    before = demand.pinned_blocks
+    before = demand.in_use_blocks
     earlier = demand.holding_seconds * (1 - blocks / before) if before else 0.0
-    own, shared = Runs.own(demand.sketch), Runs.shared(demand.sketch)
+    own, shared = Runs.own(demand.sums), Runs.shared(demand.sums)
     changed = with_runs(
         demand,
         *(
@@ -22,4 +22,4 @@ def pinned(demand: Demand, blocks: float) -> Demand:
             for runs in (own, shared)
         ),
     )
-    return replace(changed, sketch=replace(changed.sketch, pinned_blocks=blocks * changed.sketch.requests))
+    return replace(changed, sums=replace(changed.sums, in_use_blocks=blocks * changed.sums.requests))

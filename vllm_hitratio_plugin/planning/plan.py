@@ -54,8 +54,8 @@ class Outcome:
         """Prompt tokens an hour that no prefill has to compute: hit blocks times their size; all replicas together."""
         if self.total is None:
             return None
-        sketch = self.demand.sketch
-        blocks_per_second = sketch.prompt_blocks / sketch.seconds * self.replicas
+        sums = self.demand.sums
+        blocks_per_second = sums.prompt_blocks / sums.seconds * self.replicas
         return self.total * blocks_per_second * self.demand.block_size * _HOUR
 
     def gib(self, blocks: float | None) -> float | None:
@@ -130,7 +130,7 @@ class Plan:
             "block_size": outcome.demand.block_size,
             "replicas": outcome.replicas,
             "capacity_blocks": outcome.capacity_blocks,
-            "pinned_blocks": outcome.demand.pinned_blocks,
+            "pinned_blocks": outcome.demand.in_use_blocks,
             "hit_ratio": outcome.hit_ratio,
             "second_tier_hit_ratio": outcome.second_tier,
             "knee_blocks": outcome.knee,

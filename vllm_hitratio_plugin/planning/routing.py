@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.flow import Array, FlowSketch
+from vllm_hitratio_plugin.model.traffic import Array, TrafficSums
 from vllm_hitratio_plugin.planning.demand import Demand
 from vllm_hitratio_plugin.planning.runs import Runs, with_runs
 
@@ -28,18 +28,18 @@ def routed(demand: Demand, replicas: int, routing: Routing) -> Demand:
 
     A conversation's own history, sticky: as before. Random: the last visit to this replica was k prompts ago with
     probability (1/R)(1 - 1/R)^{k-1}, geometric thinning; then what the conversation had k prompts ago is found, after a
-    sum of k gaps, taken as independent. How much it had is measured (``FlowSketch.lags``). What is not found is
+    sum of k gaps, taken as independent. How much it had is measured (``TrafficSums.lags``). What is not found is
     written anew.
     """
-    own, shared = Runs.own(demand.sketch), Runs.shared(demand.sketch)
+    own, shared = Runs.own(demand.sums), Runs.shared(demand.sums)
     if routing == "random" and replicas > 1:
-        own = _thinned(own, _found(demand.sketch, replicas), demand.holding_seconds)
+        own = _thinned(own, _found(demand.sums, replicas), demand.holding_seconds)
     return with_runs(demand, own, shared.with_gaps(shared.gaps * replicas)).slower(replicas)
 
 
-def _found(sketch: FlowSketch, replicas: int) -> Array:
+def _found(sums: TrafficSums, replicas: int) -> Array:
     """Share of the reusable blocks of a conversation's last prompt that is found k = 1, 2, ... prompts back; (K,)."""
-    blocks = sketch.lags[1]
+    blocks = sums.lags.blocks
     had = blocks / blocks[0] if len(blocks) and blocks[0] else np.ones(1)
     # Beyond what is remembered: on as from the last but one to the last.
     fall = had[-1] / had[-2] if len(had) > 1 and had[-2] else 0.0

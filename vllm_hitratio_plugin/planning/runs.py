@@ -1,12 +1,10 @@
-"""Reused runs of blocks, taken out of a sketch to be changed and put back."""
+"""Reused runs of blocks, taken out of a sums to be changed and put back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from vllm_hitratio_plugin.model.flow import Array, FlowSketch
+from vllm_hitratio_plugin.model.traffic import Array, RunTable, TrafficSums
 from vllm_hitratio_plugin.planning.demand import Demand
 
 
@@ -22,20 +20,19 @@ class Runs:
     """How many there were."""
 
     @classmethod
-    def own(cls, sketch: FlowSketch) -> Runs:
+    def own(cls, sums: TrafficSums) -> Runs:
         """Those that the same conversation used last: a turn's own history."""
-        return cls._part(sketch, sketch.cells[4] / sketch.cells[2])
+        return cls._part(sums, sums.runs.own_blocks / sums.runs.blocks)
 
     @classmethod
-    def shared(cls, sketch: FlowSketch) -> Runs:
+    def shared(cls, sums: TrafficSums) -> Runs:
         """Those that another conversation used last: system prompts, forks."""
-        return cls._part(sketch, 1.0 - sketch.cells[4] / sketch.cells[2])
+        return cls._part(sums, 1.0 - sums.runs.own_blocks / sums.runs.blocks)
 
     @classmethod
-    def _part(cls, sketch: FlowSketch, share: Array) -> Runs:
+    def _part(cls, sums: TrafficSums, share: Array) -> Runs:
         kept = share > 0
-        counts, blocks, gap_blocks = sketch.cells[1, kept], sketch.cells[2, kept], sketch.cells[3, kept]
-        return cls(gap_blocks / blocks, blocks / counts, counts * share[kept])
+        return cls(sums.runs.reuse_times[kept], sums.runs.lengths[kept], sums.runs.runs[kept] * share[kept])
 
     @property
     def blocks(self) -> Array:
@@ -57,10 +54,11 @@ class Runs:
 
 def with_runs(demand: Demand, own: Runs, shared: Runs) -> Demand:
     """The demand with other reused runs; what is reused no more is written anew instead, and the other way round."""
-    sketch = replace(demand.sketch, cells=np.empty((5, 0)))
-    sketch.add_runs(own.gaps, own.lengths, own=1.0, counts=own.counts)
-    sketch.add_runs(shared.gaps, shared.lengths, own=0.0, counts=shared.counts)
-    sketch.reusable_blocks = float(sketch.cells[2].sum())
-    sketch.reuse_runs = float(sketch.cells[1].sum())
-    sketch.written_blocks += demand.sketch.reusable_blocks - sketch.reusable_blocks
-    return replace(demand, sketch=sketch)
+    table = RunTable.merged(
+        [
+            RunTable.of(own.gaps, own.lengths, own=1.0, counts=own.counts),
+            RunTable.of(shared.gaps, shared.lengths, own=0.0, counts=shared.counts),
+        ]
+    )
+    written = demand.sums.written_blocks + demand.sums.reusable_blocks - table.total_blocks
+    return replace(demand, sums=replace(demand.sums, runs=table, written_blocks=written))

@@ -25,7 +25,7 @@ class SecondTier:
         None without traffic, and beyond what is known.
         """
         fit = demand.fit
-        together = capacity + self.blocks if self.exclusive else max(capacity, self.blocks + demand.pinned_blocks)
+        together = capacity + self.blocks if self.exclusive else max(capacity, self.blocks + demand.in_use_blocks)
         horizon = demand.horizon_blocks
         if not fit.prompt_blocks or (horizon is not None and together > horizon * (1 + 1e-9)):
             return None

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_hitratio_plugin.estimate import REUSE_TIME
-from vllm_hitratio_plugin.metrics.flow_record import from_record
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.planning.change import Reblock
 from vllm_hitratio_plugin.planning.demand import Demand
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 
 #: Mean rates and rates slot by slot may differ by that much in the hit ratio before it is said.
 _MOVED = 0.01
@@ -49,20 +47,16 @@ def live_subject(snapshot: Snapshot) -> Subject:
     estimate = snapshot.estimate
     if not snapshot.modelled:
         raise SubjectError(f"{name}: its KV cache is of a kind that is not modelled, so there is nothing to plan with")
-    if snapshot.flow is None:
+    if snapshot.sums is None:
         raise SubjectError(
             f"{name}: this page has no sums of the window; give the address of the plugin's exporter, which serves "
             "/hitratio.json"
         )
     if estimate is None or not estimate.ready:
         raise SubjectError(f"{name}: its window does not hold enough prompts and reuses for an estimate yet")
-    try:
-        sketch = from_record(snapshot.flow)
-    except (KeyError, TypeError, ValueError) as error:
-        raise SubjectError(f"{name}: the sums of its window can't be read: {error}") from None
     # The index remembers at least the largest capacity of the curve; what came back later was counted as new.
     horizon = max([*estimate.curve, snapshot.capacity_blocks])
-    demand = Demand(sketch, snapshot.block_size, snapshot.unhashed, horizon)
+    demand = Demand(snapshot.sums, snapshot.block_size, snapshot.unhashed, horizon)
     notes = ["From a live window, so another block size is an approximation."]
     mean, resolved = demand.fit.hit_ratio(snapshot.capacity_blocks), estimate.predicted[REUSE_TIME]
     if mean is not None and resolved is not None and abs(mean - resolved) > _MOVED:

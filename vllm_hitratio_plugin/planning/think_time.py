@@ -10,7 +10,7 @@ def slowed_thinking(demand: Demand, factor: float) -> Demand:
     From prompt to prompt a block is held for S and idle for g, so g becomes ``factor``·(g + S) - S, at least 0. As many
     conversations start and as many prompts come a second, so the gaps of prefixes that conversations share stay.
     """
-    own, shared = Runs.own(demand.sketch), Runs.shared(demand.sketch)
+    own, shared = Runs.own(demand.sums), Runs.shared(demand.sums)
     held = demand.holding_seconds
     gaps = (factor * (own.gaps + held) - held).clip(min=0.0)
     # What is held when its next prompt comes is a matter of seconds; it stays a hit.

@@ -6,14 +6,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
-from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME, Counters, Estimate
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool, Unhashed
 from vllm_hitratio_plugin.replay.simulate import Observed, simulate
 from vllm_hitratio_plugin.replay.trace import Trace
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME, Counters, Estimate
 
 PoolKind = Literal["builtin", "vllm"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME
 from vllm_hitratio_plugin.replay.experiments.convergence import Point
 from vllm_hitratio_plugin.replay.experiments.nonstationary import Outcome
 from vllm_hitratio_plugin.replay.experiments.paper import ESTIMATORS, MEAN_FIELD_PRIOR, Run
+from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
 _STYLE: dict[str, dict[str, Any]] = {
     "actual": {
@@ -150,7 +150,7 @@ def nonstationary_figure(outcomes: Sequence[Outcome], stem: Path) -> Path:
         times = np.array([look.time for look in outcome.estimates]) / 60
         observed = np.array([look.observed for look in outcome.estimates], dtype=float)
         predicted = np.array([look.predicted[REUSE_TIME] for look in outcome.estimates], dtype=float)
-        half = 1.96 * np.array([look.gap_stderr for look in outcome.estimates], dtype=float)
+        half = 1.96 * np.array([look.divergence_stderr for look in outcome.estimates], dtype=float)
         axes.fill_between(times, predicted - half, predicted + half, color="#009E73", alpha=0.25, linewidth=0)
         axes.plot(times, predicted, color="#009E73", linewidth=1.4, label="predicted, 95 % interval")
         axes.plot(times, observed, color="#222222", linewidth=1.0, linestyle="--", label="observed")

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.pool import Pool, block_count
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.workload.access import Access
 
 _TICK = 500  # prompts
 
@@ -37,7 +37,7 @@ class Observed:
     """Σ R over them, partly filled blocks included."""
 
     hit_blocks: int
-    mean_pinned_blocks: float | None
+    mean_in_use_blocks: float | None
     """Blocks that the other prompts held when one was admitted, averaged over admissions; None without admissions."""
 
     delayed: int
@@ -85,7 +85,7 @@ def simulate(
 
     def admit(time: float, key: int, prompt: Prompt) -> bool:
         nonlocal measured, prompt_blocks, hit_blocks, pinned_sum, delayed
-        pinned = pool.pinned_blocks
+        pinned = pool.in_use_blocks
         hit = pool.admit(key, prompt.tokens, prompt.blocks)
         if hit is None:
             return False
@@ -103,7 +103,7 @@ def simulate(
                     tokens=prompt.tokens,
                     blocks=prompt.blocks,
                     hit_tokens=hit * block_size,
-                    pinned_blocks=pinned,
+                    in_use_blocks=pinned,
                     conversation=prompt.conversation,
                 )
             )
@@ -141,7 +141,7 @@ def simulate(
         prompts=measured,
         prompt_blocks=prompt_blocks,
         hit_blocks=hit_blocks,
-        mean_pinned_blocks=pinned_sum / measured if measured else None,
+        mean_in_use_blocks=pinned_sum / measured if measured else None,
         delayed=delayed,
         rejected=rejected,
         waiting=len(queue),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.estimate import Estimate
+from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import Arrivals, burst, diurnal, poisson, ramp
 from vllm_hitratio_plugin.replay.comparison import PoolKind, make_pool
@@ -16,7 +16,7 @@ from vllm_hitratio_plugin.replay.law import Law, exponential
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 from vllm_hitratio_plugin.replay.simulate import Observer, simulate
 from vllm_hitratio_plugin.replay.turns import Turns
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.snapshot import Estimate
 
 MEAN_GAP = 135.0
 
@@ -53,7 +53,7 @@ class Outcome:
     @property
     def errors(self) -> list[float]:
         """Predicted minus observed hit ratio, look by look."""
-        return [-look.gap for look in self.estimates if look.gap is not None]
+        return [-look.divergence for look in self.estimates if look.divergence is not None]
 
     @property
     def mean_absolute_error(self) -> float:
@@ -69,9 +69,9 @@ class Outcome:
     def coverage(self) -> float:
         """Share of windows whose 95 % interval of the difference covers 0."""
         covered = [
-            abs(look.gap) <= _CONFIDENCE * look.gap_stderr
+            abs(look.divergence) <= _CONFIDENCE * look.divergence_stderr
             for look in self.estimates
-            if look.gap is not None and look.gap_stderr is not None
+            if look.divergence is not None and look.divergence_stderr is not None
         ]
         return float(np.mean(covered))
 
@@ -89,7 +89,7 @@ class _Looker:
         """Pass an admission on, after the looks that are due."""
         while access.time >= self._next:
             look = self._monitor.refresh(self._next)
-            if look.gap is not None:
+            if look.divergence is not None:
                 self.estimates.append(look)
             self._next += self._every
         self._monitor.admit(access)

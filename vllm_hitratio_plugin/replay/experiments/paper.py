@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.estimate import MEAN_FIELD, REUSE_TIME
 from vllm_hitratio_plugin.model.interarrival import prior
 from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.replay.arrivals import poisson
@@ -14,6 +13,7 @@ from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, g
 from vllm_hitratio_plugin.replay.law import Law, exponential
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 from vllm_hitratio_plugin.replay.turns import Turns, conversation_sample
+from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
 CAPACITY_BLOCKS = 2275
 BLOCK_SIZE = 128

@@ -49,7 +49,7 @@ class BlockLRU:
         return self._empty + len(self._queue)
 
     @property
-    def pinned_blocks(self) -> int:
+    def in_use_blocks(self) -> int:
         """Blocks in use by admitted, not yet released prompts."""
         return self.capacity_blocks - self._empty - len(self._queue)
 

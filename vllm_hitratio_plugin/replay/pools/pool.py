@@ -15,7 +15,7 @@ class Pool(Protocol):
     """
 
     @property
-    def pinned_blocks(self) -> int:
+    def in_use_blocks(self) -> int:
         """Blocks in use by admitted, not yet released prompts."""
         ...
 

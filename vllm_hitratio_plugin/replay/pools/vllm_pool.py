@@ -56,7 +56,7 @@ class VllmPool:
             self.unhashed = unhashed
 
     @property
-    def pinned_blocks(self) -> int:
+    def in_use_blocks(self) -> int:
         """Blocks in use by admitted, not yet released prompts."""
         free: int = self._pool.get_num_free_blocks()
         return self.capacity_blocks - free

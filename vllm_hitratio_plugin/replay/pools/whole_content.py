@@ -40,7 +40,7 @@ class WholeContentLRU:
         self._blocks = 0
 
     @property
-    def pinned_blocks(self) -> int:
+    def in_use_blocks(self) -> int:
         """Always 0: the paper protects nothing."""
         return 0
 

@@ -1,0 +1,123 @@
+"""The engine's own HTTP exporter: works in every topology, also where vLLM serves no ``/metrics`` (``--headless``)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from vllm_hitratio_plugin.exporter.page import render
+from vllm_hitratio_plugin.findings.rules import diagnose
+from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
+from vllm_hitratio_plugin.snapshot import Snapshot, to_json
+
+#: Clients served at a time, and seconds that one may be silent; a whole request may take twice as long. More and slower
+#: ones are shed.
+_CLIENTS = 8
+_PATIENCE_S = 5.0
+
+
+def _prefers_html(accept: str) -> bool:
+    """Whether an Accept header names HTML, and not JSON before it: only browsers do (curl sends */*)."""
+    html, json_ = accept.find("text/html"), accept.find("application/json")
+    return html >= 0 and not 0 <= json_ < html
+
+
+def _to_json(snapshot: Snapshot) -> bytes:
+    return to_json(snapshot, findings=diagnose(snapshot))
+
+
+class Exporter:
+    """Serves ``/metrics`` (Prometheus) and ``/hitratio`` from daemon threads.
+
+    ``/hitratio`` is the snapshot with its findings: a page for browsers, JSON for everybody else and as
+    ``/hitratio.json``.
+
+    Raises:
+        OSError: the address can't be bound.
+    """
+
+    def __init__(self, host: str, port: int, read: Callable[[], Snapshot]) -> None:
+        registry = CollectorRegistry()
+        registry.register(SnapshotCollector(lambda: [read()]))
+        places = threading.BoundedSemaphore(_CLIENTS)
+        since: dict[socket.socket, float] = {}
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_S
+            server_version = "hitratio"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                path = self.path.split("?")[0]
+                if path == "/metrics":
+                    encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+                    self._answer(200, content_type, encode(registry))
+                elif path == "/hitratio" and _prefers_html(self.headers.get("Accept", "")):
+                    snapshot = read()
+                    self._answer(200, "text/html; charset=utf-8", render(snapshot, diagnose(snapshot)).encode())
+                elif path in ("/hitratio", "/hitratio.json"):
+                    self._answer(200, "application/json", _to_json(read()))
+                else:
+                    self._answer(404, "text/plain", b"Try /metrics or /hitratio\n")
+
+            def _answer(self, status: int, content_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing: vLLM's log is for vLLM."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            # Two engines must not share a port unnoticed.
+            allow_reuse_port = False
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if places.acquire(blocking=False):
+                    try:
+                        super().process_request(request, client_address)
+                    except BaseException:
+                        # No thread was to be had: nobody else gives the place back.
+                        places.release()
+                        raise
+                else:
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                since[request] = time.monotonic()
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    since.pop(request, None)
+                    places.release()
+
+            def service_actions(self) -> None:
+                """Twice a second. The handler's timeout is of one read: a byte a second would always be in time."""
+                late = time.monotonic() - 2 * _PATIENCE_S
+                for request, began in tuple(since.items()):
+                    if began < late:
+                        with contextlib.suppress(OSError):
+                            request.shutdown(socket.SHUT_RDWR)
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A client that went away is no news."""
+
+        self._server = Server((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, name="hitratio-exporter", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,37 @@
+"""The folder in which engines leave their snapshots for the API servers of the same node."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from vllm_hitratio_plugin.snapshot import Snapshot, from_json, to_json
+
+
+def write(folder: str, snapshot: Snapshot) -> None:
+    """Put the snapshot into the folder, whole or not at all; raises OSError."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".engine-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(to_json(snapshot))
+        os.replace(temporary, os.path.join(folder, f"engine-{snapshot.engine}.json"))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_all(folder: str) -> list[Snapshot]:
+    """The snapshots of all engines of this server, by engine; what cannot be read is left out."""
+    snapshots = []
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith("engine-") and name.endswith(".json"))
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                snapshots.append(from_json(file.read()))
+        except (OSError, ValueError):
+            continue
+    return snapshots
