@@ -121,6 +121,16 @@ def test_rule_3_with_speculative_decoding() -> None:
     assert estimate.divergence == pytest.approx(0)
 
 
+def test_rule_3_a_growing_history_gives_up_a_block_too() -> None:
+    """Four blocks are known, the prompt has six: vLLM matches four and drops the last of them."""
+    story = Story(dropped_blocks=1)
+    story.serve(0, "abcd")
+    story.serve(1, "abcdef", hit=3)
+    estimate = story.estimate()
+    assert story.sums().reusable_blocks == 3
+    assert (estimate.divergence, estimate.engine_divergence) == (pytest.approx(0), pytest.approx(0))
+
+
 @pytest.mark.parametrize(("capacity", "left"), [(6, 0), (7, 1), (8, 2), (9, 3), (10, 4), (99, 4)])
 def test_rule_4_a_suffix_goes_before_its_prefix(capacity: int, left: int) -> None:
     """Four blocks with six written since: an LRU of N has min(4, max(0, N - 6)) of them, and so has a real pool."""
