@@ -7,15 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from real_manager import admit, make_manager, make_request
 
+from tests.support.real_manager import admit, make_manager, make_request
 from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.requests import turn_of
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.settings import Settings
-from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 @pytest.mark.parametrize(
