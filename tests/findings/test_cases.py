@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from virtual_engine import VirtualEngine, chain, text
 
+from tests.support.virtual_engine import VirtualEngine, chain, text
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
