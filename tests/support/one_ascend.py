@@ -188,7 +188,7 @@ def caching_off(model: str) -> dict[str, Any]:
 
 
 def mla() -> dict[str, Any]:
-    """A cache of DeepSeek's kind, which some versions replace a class for (ASCEND.md hazard H1)."""
+    """A cache of DeepSeek's kind, which some versions replace a class for (docs/vllm.md#vllm-ascend)."""
     import torch
     from vllm.v1 import kv_cache_interface
 
