@@ -1,4 +1,4 @@
-"""The monitor: each accounting rule of docs/model.md#accounting by a hand-computed case, then what must hold of any traffic."""
+"""The monitor: each rule of docs/model.md#accounting by a case worked out by hand, then what holds for any traffic."""
 
 from __future__ import annotations
 
@@ -275,7 +275,16 @@ def test_too_little_is_a_state_not_a_number() -> None:
     assert estimate.requests == 199
     figures = vars(estimate)
     for name in (
-        *("observed", "observed_stderr", "divergence", "divergence_stderr", "ceiling", "arrival_rate", "history_workload", "turns"),
+        *(
+            "observed",
+            "observed_stderr",
+            "divergence",
+            "divergence_stderr",
+            "ceiling",
+            "arrival_rate",
+            "history_workload",
+            "turns",
+        ),
         *("reusable_workload", "lifetime_blocks", "characteristic_time", "reachable", "recommended_blocks"),
     ):
         assert figures[name] is None, name
@@ -663,8 +672,8 @@ def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(10, 200), st.sampled_from(["head", "tail"]), st.integers(0, 15))
-def test_every_prompt_block_has_one_fate(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
-    """docs/model.md#outcomes-of-a-prompt-block: they add up, and what an exact pool does leaves next to nothing unexplained."""
+def test_every_prompt_block_has_one_outcome(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
+    """Outcomes add up, and what an exact pool does leaves next to nothing unexplained."""
     monitor = Monitor(block_size=B, capacity_blocks=capacity, unhashed=unhashed, least_requests=1)
     trace = as_trace(regular_traffic(100, seed), tail)
     observed = simulate(trace, BlockLRU(capacity, B, unhashed), capacity_blocks=capacity, observer=monitor)
