@@ -15,10 +15,10 @@ from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
-from vllm_hitratio_plugin.findings.wording import capacity, duration, percent
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.metrics.parse import Page
 from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
+from vllm_hitratio_plugin.wording import capacity, duration, percent
 
 _COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
 _WIDEST = 110
@@ -191,7 +191,7 @@ class Printer:
         lines = [
             "",
             f"{self._paint(_COLORS[finding.severity] + ';7', label) if self._colored else f'[{label.strip()}]'} "
-            f"{self._paint('1', finding.rule)} {self._paint('2', f'({round(100 * finding.confidence)} % sure)')}",
+            f"{self._paint('1', finding.rule)} {self._paint('2', f'(confidence {round(100 * finding.confidence)} %)')}",
             self._fold(finding.summary, "  ", "  "),
         ]
         for heading, sentences, mark in (

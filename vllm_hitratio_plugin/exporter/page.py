@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 from html import escape
 
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.findings.wording import capacity, count, duration, percent
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME, Estimate, Snapshot
+from vllm_hitratio_plugin.wording import capacity, count, duration, percent
 
 _STYLE = """
 :root { color-scheme: light dark; --back: #fff; --text: #1c2330; --quiet: #5d6675; --line: #d5dae2; --card: #f6f7f9;
@@ -54,7 +54,7 @@ def render(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
     """The page; every text of the engine's is escaped."""
     name = escape(f"{snapshot.model_name}, engine {snapshot.engine}")
     taken = datetime.fromtimestamp(snapshot.wall_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-    traffic = Traffic.of(snapshot)
+    traffic = Period.of(snapshot)
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1"><meta http-equiv=refresh content=30>',
@@ -125,7 +125,7 @@ def _finding(finding: Finding) -> str:
     open_ = " open" if finding.severity in ("critical", "warning") else ""
     return (
         f'<article style="--tone: var(--{finding.severity})"><span class=tag>{finding.severity}</span> '
-        f"<span class=quiet>{escape(finding.rule)}, {round(100 * finding.confidence)} % sure</span>"
+        f"<span class=quiet>{escape(finding.rule)}, confidence {round(100 * finding.confidence)} %</span>"
         f"<h3>{escape(finding.summary)}</h3><ul>{evidence}</ul>"
         + (f"<details{open_}><summary>Causes and what to do</summary>{lists}" if lists else "")
         + (f"<p class=quiet>Metrics: {metrics}</p></details>" if lists and metrics else "</details>" if lists else "")
@@ -133,7 +133,7 @@ def _finding(finding: Finding) -> str:
     )
 
 
-def _fates(traffic: Traffic) -> str:
+def _fates(traffic: Period) -> str:
     total = traffic.prompt_blocks
     if not total:
         return ""

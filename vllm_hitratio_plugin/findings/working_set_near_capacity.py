@@ -1,20 +1,20 @@
 """The cache is still filling: the cliff lies ahead."""
 
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.findings.wording import capacity, count, percent
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot
+from vllm_hitratio_plugin.wording import capacity, count, percent
 
 _NOTABLE = 0.5
 _SETTLED = 2.0
 _EVICTED = OUTCOMES.index(("capacity", "evicted"))
 
 
-def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
-    """Fires before anything was evicted, once half of the cache is taken by distinct content.
+def working_set_near_capacity(snapshot: Snapshot, period: Period) -> Finding | None:
+    """Fires before anything evicted was missed, once distinct content fills half of the cache.
 
-    Where the same conversations go round (a benchmark, a fixed set of clients), it says in which round they pass N:
-    under LRU each is then evicted just before it comes back, and the hit ratio falls off a cliff.
+    Where the same conversations go round (a benchmark, a fixed set of clients), it names the round in which they exceed
+    N. LRU then evicts each just before it comes back, and the hit ratio falls off a cliff.
     """
     counters, blocks, now = snapshot.counters, snapshot.index_blocks, snapshot.capacity_blocks
     if not snapshot.modelled or counters is None or blocks is None or not counters.conversations or counters.resets:
@@ -23,8 +23,8 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         return None
     rounds = counters.requests / counters.conversations
     evidence = [
-        f"{capacity(blocks, snapshot.block_bytes)} of distinct content since the start, {percent(blocks / now)} of "
-        f"{count(now, 'block')}; nothing was evicted so far.",
+        f"Since the start, the engine has seen {capacity(blocks, snapshot.block_bytes)} of distinct content, "
+        f"{percent(blocks / now)} of {count(now, 'block')}. No prompt has missed an evicted block so far.",
     ]
     warned = False
     if rounds >= _SETTLED:
@@ -32,20 +32,20 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         cliff = int(now / each) + 1
         evidence.append(
             f"{count(counters.conversations, 'conversation')} had {rounds:.1f} turns each, and every round adds "
-            f"{each:,.0f} blocks: if all of them go on, in round {cliff} they need "
-            f"{capacity(cliff * each, snapshot.block_bytes)}, more than there is."
+            f"{each:,.0f} blocks. If all go on, in round {cliff} they need "
+            f"{capacity(cliff * each, snapshot.block_bytes)}, more than the cache has."
         )
         warned = cliff <= rounds + 1
     return Finding(
         rule="working-set-near-capacity",
         severity="warning" if warned else "info",
         confidence=0.8,
-        summary="The cache is filling and has not evicted anything yet; today's hit ratio will not last once it is "
-        "full.",
+        summary="The cache is filling and has not evicted anything that was needed. Today's hit ratio will not last "
+        "once it is full.",
         evidence=tuple(evidence),
         causes=("The server, or the benchmark, is young.", "Conversations grow with every turn."),
         actions=(
-            "Expect a cliff, not a slope, if the same clients go round: fewer clients, fewer turns, or more blocks.",
+            "If the same clients go round, expect a cliff, not a slope. Use fewer clients, fewer turns or more blocks.",
             "With open traffic, wait until the cache is full before judging.",
         ),
         metrics=(
@@ -53,5 +53,4 @@ def working_set(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "hitratio_capacity_blocks",
             'hitratio_prompt_blocks_by_outcome_total{outcome="capacity"}',
         ),
-        loss=None,
     )
