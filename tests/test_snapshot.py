@@ -6,13 +6,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from example_snapshots import snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.metrics.collector import register_snapshots
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all, write
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR
-from vllm_hitratio_plugin.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("prompts", [0, 100, 2000])

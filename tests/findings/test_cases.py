@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from virtual_engine import VirtualEngine, chain, text
 
+from tests.support.virtual_engine import VirtualEngine, chain, text
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
@@ -88,7 +88,7 @@ def test_case_4_preempted_requests_are_no_new_prompts() -> None:
 
 @pytest.mark.vllm
 def test_case_5_a_waiting_request_is_counted_once() -> None:
-    from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
+    from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
     from vllm_hitratio_plugin.engine.requests import access_of
     from vllm_hitratio_plugin.replay.pools.vllm_pool import VllmPool
 
@@ -102,16 +102,15 @@ def test_case_5_a_waiting_request_is_counted_once() -> None:
     pool.release("first")
     assert pool.admit("second", 128 * 90, second) == 40
     pool.release("second")
-    kinds = []
-    for record in recorder.queue:
-        kinds.append(record[0])
-        if record[0] == ADMIT:
-            engine.monitor.admit(access_of(record, 100, 128))
-        else:
-            engine.monitor.release(record[1], record[2].request_id)
-        engine.now = record[1]
+    records = list(recorder.queue)
     recorder.close()
-    assert kinds == [ADMIT, RELEASE, ADMIT, RELEASE]
+    assert [type(record) for record in records] == [Admission, Release, Admission, Release]
+    for record in records:
+        if isinstance(record, Admission):
+            engine.monitor.admit(access_of(record, 100, 128))
+        elif isinstance(record, Release):
+            engine.monitor.release(record.time, record.request.request_id)
+        engine.now = record.time
     young = engine.snapshot()
     snapshot = replace(young, estimate=replace(young.estimate, window_seconds=600.0))
     counters = snapshot.counters
@@ -264,7 +263,7 @@ def test_case_13_reuse_lost_to_routing() -> None:
             for number in range(conversations):
                 engine = engines[number % replicas if route is None else route.randrange(replicas)]
                 engine.prompt(
-                    turn * conversations + number, text(number, 160 * turn), conversation=str(number), turn=turn
+                    turn * conversations + number, text(number, 160 * turn), conversation=str(number), declared_turn=turn
                 )
         return engines
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from virtual_engine import VirtualEngine, chain, text
 
+from tests.support.virtual_engine import VirtualEngine, chain, text
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.period import Period

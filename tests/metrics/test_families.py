@@ -5,10 +5,10 @@ import shutil
 import subprocess
 
 import pytest
-from example_snapshots import snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.families import FAMILIES
 from vllm_hitratio_plugin.snapshot import DEGRADATIONS, Snapshot
@@ -127,7 +127,12 @@ def test_not_ready_is_absent_not_zero() -> None:
     assert value(found, "hitratio_ready") == 0
     for name in (
         *("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_predicted_ratio_stderr"),
-        *("hitratio_infinite_cache_ratio", "hitratio_divergence_ratio", "hitratio_divergence_ratio_stderr", "hitratio_conversation_arrival_rate"),
+        *(
+            "hitratio_infinite_cache_ratio",
+            "hitratio_divergence_ratio",
+            "hitratio_divergence_ratio_stderr",
+            "hitratio_conversation_arrival_rate",
+        ),
         *("hitratio_characteristic_time_seconds", "hitratio_target_reachable", "hitratio_recommended_capacity_blocks"),
     ):
         assert name not in found, name

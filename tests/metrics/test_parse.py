@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from example_snapshots import snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.parse import parse
 from vllm_hitratio_plugin.snapshot import Snapshot
