@@ -17,7 +17,7 @@ from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.findings.wording import capacity, duration, percent
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
-from vllm_hitratio_plugin.metrics.parse import Page
+from vllm_hitratio_plugin.metrics.reader import Page
 from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 
 _COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
