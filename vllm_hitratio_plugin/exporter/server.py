@@ -115,6 +115,7 @@ class Exporter:
 
         self._server = Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         threading.Thread(target=self._server.serve_forever, name="hitratio-exporter", daemon=True).start()
 
     def close(self) -> None:
