@@ -263,7 +263,10 @@ def test_case_13_reuse_lost_to_routing() -> None:
             for number in range(conversations):
                 engine = engines[number % replicas if route is None else route.randrange(replicas)]
                 engine.prompt(
-                    turn * conversations + number, text(number, 160 * turn), conversation=str(number), declared_turn=turn
+                    turn * conversations + number,
+                    text(number, 160 * turn),
+                    conversation=str(number),
+                    declared_turn=turn,
                 )
         return engines
 

@@ -246,3 +246,76 @@ def test_a_change_of_the_traffic_comes_with_its_contributions(healthy: Snapshot)
     assert "-8.0 points from the arrival rate of conversations, -2.0 points from the reuse times" in everything(finding)
     unmoved = replace(healthy, estimate=replace(estimate, drift_significant=[]))
     assert "traffic-changed" not in names(unmoved)
+
+
+def test_hits_refute_a_block_that_is_too_large() -> None:
+    engine = VirtualEngine(4096, 100)
+    engine.tell(0, 4000, [], 0)
+    assert "block-too-large" in names(engine.snapshot(max_model_len=4096))
+    engine.tell(1, 4000, [], 3200)
+    assert "block-too-large" not in names(engine.snapshot(max_model_len=4096))
+
+
+def documents(capacity: int) -> Snapshot:
+    engine = VirtualEngine(16, capacity)
+    rng = Random(3)
+    for number in range(600):
+        engine.prompt(number, text(rng.randrange(50), 320) + text(("question", number), 5))
+    return engine.snapshot()
+
+
+def test_a_loss_never_exceeds_the_ceiling_minus_the_observed_ratio() -> None:
+    snapshot = documents(300)
+    estimate = snapshot.estimate
+    assert found(snapshot, "capacity-bound").loss <= estimate.ceiling - estimate.observed
+    recovered = replace(estimate, observed=estimate.ceiling - 0.001, outcomes=[])
+    assert "capacity-bound" not in names(replace(snapshot, estimate=recovered))
+
+
+def test_totals_since_the_start_are_not_told_of_an_idle_engine() -> None:
+    busy = documents(300)
+    idle = replace(busy, estimate=VirtualEngine(16, 300).snapshot().estimate)
+    assert "capacity-bound" in names(replace(busy, estimate=replace(busy.estimate, outcomes=[])))
+    assert names(idle) == ["not-enough-data"]
+
+
+def test_a_second_tier_that_serves_is_not_advised_again() -> None:
+    snapshot = documents(300)
+    plain = found(snapshot, "capacity-bound")
+    assert any("add a second tier" in action for action in plain.actions)
+    counters = replace(snapshot.counters, external_hit_tokens=snapshot.counters.prompt_tokens // 4)
+    tiered = found(replace(snapshot, counters=counters), "capacity-bound")
+    assert "in the local cache" in tiered.summary
+    assert "A second tier served another 25 % of the prompt tokens since the start" in everything(tiered)
+    assert not any("add a second tier" in action for action in tiered.actions)
+
+
+def test_requests_without_reuse_are_no_lack_of_traffic() -> None:
+    engine = VirtualEngine(16, 10_000)
+    for number in range(300):
+        engine.prompt(number, text(number, 320))
+    finding = found(engine.snapshot(), "not-enough-data")
+    assert "too little reuse" in finding.summary
+    assert "300 requests and 0 runs" in everything(finding)
+    assert "Wait, or send traffic." not in finding.actions
+
+
+def test_requests_that_skip_the_cache_are_counted() -> None:
+    engine = VirtualEngine(16, 1000)
+    for number in range(400):
+        engine.tell(number, 320, chain(text(number, 320), 16), 0, counted=False)
+    finding = found(engine.snapshot(), "not-enough-data")
+    assert "400 requests since the start did not read the prefix cache" in everything(finding)
+
+
+def test_a_share_of_the_cache_is_claimed_only_where_it_is_known() -> None:
+    engine = VirtualEngine(16, 400)
+    for number in range(100):
+        history = text(("history", number), 1600)
+        later = chain(history[:800] + text(("other", number), 800), 16)
+        engine.tell(2 * number, 1600, chain(history, 16), 0, conversation=str(number))
+        engine.tell(2 * number + 1, 1600, later, 800, conversation=str(number))
+    snapshot = engine.snapshot()
+    assert "They occupy" not in everything(found(snapshot, "template-rewrites-history"))
+    recent = replace(snapshot, earlier=Counters(), earlier_seconds=200.0)
+    assert "They occupy" in everything(found(recent, "template-rewrites-history"))
