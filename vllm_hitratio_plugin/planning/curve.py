@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vllm_hitratio_plugin.model.hit_ratio_curve import HitRatioCurve
+from vllm_hitratio_plugin.model.knee import knee
 from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.planning.demand import Demand
 
@@ -90,11 +91,7 @@ class Curve:
         if self.full is None:
             return None
         sizes = np.linspace(min(self._fit.least_capacity, self.full), self.full, 2001)
-        ratios = self.ratios(sizes)
-        if ratios[-1] <= ratios[0]:
-            return None
-        chord = ratios[0] + (ratios[-1] - ratios[0]) * np.linspace(0.0, 1.0, len(sizes))
-        return float(sizes[int(np.argmax(ratios - chord))])
+        return knee(sizes, self.ratios(sizes))
 
     def ratios(self, capacities: Array) -> Array:
         """ĥ at each capacity, blocks; both (k,). Without regard to what is known."""
