@@ -121,6 +121,16 @@ def test_rule_3_with_speculative_decoding() -> None:
     assert estimate.divergence == pytest.approx(0)
 
 
+def test_rule_3_a_growing_history_gives_up_a_block_too() -> None:
+    """Four blocks are known, the prompt has six: vLLM matches four and drops the last of them."""
+    story = Story(dropped_blocks=1)
+    story.serve(0, "abcd")
+    story.serve(1, "abcdef", hit=3)
+    estimate = story.estimate()
+    assert story.sums().reusable_blocks == 3
+    assert (estimate.divergence, estimate.engine_divergence) == (pytest.approx(0), pytest.approx(0))
+
+
 @pytest.mark.parametrize(("capacity", "left"), [(6, 0), (7, 1), (8, 2), (9, 3), (10, 4), (99, 4)])
 def test_rule_4_a_suffix_goes_before_its_prefix(capacity: int, left: int) -> None:
     """Four blocks with six written since: an LRU of N has min(4, max(0, N - 6)) of them, and so has a real pool."""
@@ -145,8 +155,8 @@ def test_rule_5_age_runs_from_the_release_to_the_lookup() -> None:
     story.serve(60, "abcd", hit=2)
     story.estimate()
     whole = story.sums()
-    assert whole.cells[3] / whole.cells[2] == pytest.approx([10])
-    assert whole.turn_gaps[2] == pytest.approx([60])  # F is of arrivals (the paper's W)
+    assert whole.runs.reuse_times == pytest.approx([10])
+    assert whole.interarrivals.seconds == pytest.approx([60])  # F is of arrivals (the paper's W)
 
 
 def test_rule_5_a_turn_that_finds_its_history_held_has_gap_zero() -> None:
@@ -157,7 +167,7 @@ def test_rule_5_a_turn_that_finds_its_history_held_has_gap_zero() -> None:
         story.serve(1 + number, chr(1000 + number) + "x")
     story.admit(30, "abc", hit=2)
     estimate = story.estimate(31)
-    assert story.sums().cells[3][0] == 0
+    assert story.sums().runs.reuse_seconds[0] == 0
     # 2 + 1, twenty of 3, 4 prompt blocks: the two held ones are hits in a cache of a single block.
     assert estimate.curve[1] == pytest.approx(2 / 67)
 
@@ -186,8 +196,8 @@ def test_rule_6_a_shared_prefix_is_as_young_as_its_last_user() -> None:
     story.serve(20, "SSabcd", hit=4)
     estimate = story.estimate()
     whole = story.sums()
-    assert whole.cells[3] / whole.cells[2] == pytest.approx([5, 15, 20])
-    assert whole.cells[2].tolist() == [2, 2, 2]
+    assert whole.runs.reuse_times == pytest.approx([5, 15, 20])
+    assert whole.runs.blocks.tolist() == [2, 2, 2]
     assert (estimate.observed, estimate.ceiling) == (6 / 17, 6 / 17)
     assert story.monitor.counters.forks == 1
     assert story.monitor.counters.conversations == 2
@@ -265,7 +275,7 @@ def test_too_little_is_a_state_not_a_number() -> None:
     assert estimate.requests == 199
     figures = vars(estimate)
     for name in (
-        *("observed", "observed_stderr", "gap", "gap_stderr", "ceiling", "arrival_rate", "history_workload", "turns"),
+        *("observed", "observed_stderr", "divergence", "divergence_stderr", "ceiling", "arrival_rate", "history_workload", "turns"),
         *("reusable_workload", "lifetime_blocks", "characteristic_time", "reachable", "recommended_blocks"),
     ):
         assert figures[name] is None, name
@@ -513,7 +523,7 @@ def test_a_burst_beyond_all_measure_has_its_cuts_counted() -> None:
     for slot in range(3):
         for number in range(2000):
             story.serve(20 * slot + number / 100, chr(100 + number) * 20, tail=0)
-        cuts.append(story.monitor._cuts)
+        cuts.append(story.monitor._parts._cuts)
     assert 40 < cuts[0] < 300
     assert max(cuts[1:]) <= 41
 

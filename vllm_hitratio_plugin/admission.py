@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.index.conversation import Conversation, NamedConversations
@@ -11,17 +10,6 @@ from vllm_hitratio_plugin.index.match import Match
 from vllm_hitratio_plugin.index.namespaces import Namespaces
 from vllm_hitratio_plugin.index.node import Node
 from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
-
-
-class _Running(NamedTuple):
-    """A request that uses its blocks."""
-
-    node: Node | None
-    """The deepest one of its prompt."""
-    unhashed: int
-    """Whether a block without a hash follows."""
-    before: int
-    """Blocks of the prompt that were known before it."""
 
 
 class Admissions:
@@ -41,7 +29,8 @@ class Admissions:
         self._dropped_blocks = dropped_blocks
         self._named = NamedConversations()
         self._namespaces: Namespaces | None = None
-        self._running: dict[Hashable, _Running] = {}
+        # By request: the deepest node, whether a block without a hash follows, and how many blocks were known before.
+        self._running: dict[Hashable, tuple[Node | None, int, int]] = {}
         # Blocks without a hash in use, and free ones at the head of the queue: no room for cached content either way.
         self._unhashed_in_use = 0
         self._empty = 0
@@ -67,7 +56,7 @@ class Admissions:
         match = tree.admit(access.blocks, full, access.time)
         match.in_use_blocks = in_use
         known = match.known
-        self._running[key] = _Running(match.node, unhashed, known + match.lost)
+        self._running[key] = (match.node, unhashed, known + match.lost)
         self._unhashed_in_use += unhashed
         if not access.counted:
             return match
@@ -107,7 +96,7 @@ class Admissions:
         running = self._running.pop(key, None)
         if running is None:
             return 0
-        node, unhashed = running.node, running.unhashed
+        node, unhashed, before = running
         self._unhashed_in_use -= unhashed
         prompt, conversation = 0, None
         if node is not None:
@@ -125,7 +114,7 @@ class Admissions:
             unhashed = 0
         self.tree.release(node, time, unhashed)
         if cached < prompt and node is not None:
-            return -self._unfinished(node, max(cached, running.before))
+            return -self._unfinished(node, max(cached, before))
         return cached - prompt
 
     def _unfinished(self, node: Node, left: int) -> int:
@@ -133,7 +122,7 @@ class Admissions:
         conversation = node.conversation
         dropped = self.tree.cut(node, left)
         if dropped and conversation is not None:
-            conversation.blocks = conversation.cached = left
+            conversation.cut(left)
         return dropped
 
     def _duplicated(self, namespace: Hashable, content: Callable[[], Sequence[Hashable]]) -> int:

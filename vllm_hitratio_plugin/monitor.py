@@ -121,18 +121,19 @@ class Monitor:
 
     def admit(self, access: Access) -> None:
         """Count one admitted request, whose blocks are in use until :meth:`release`; a repetition is ignored."""
-        time = access.time
-        if time >= self._window.closes:
+        time, tokens = access.time, access.tokens
+        window = self._window
+        if time >= window.closes:
             self._advance(time)
         elif self._parts.room <= 0:
             self._cut(time)
         match = self._admissions.admit(access)
         if match is None:
             return
-        full = access.tokens // self.block_size
+        full = tokens // self.block_size
         if not access.counted:
-            counters = self._window.open.counters
-            self._window.open.sums.written_blocks += full - match.known
+            counters = window.open.counters
+            window.open.sums.written_blocks += full - match.known
             counters.uncounted += 1
             counters.resumed += access.resumed
             return
@@ -140,14 +141,15 @@ class Monitor:
         assert conversation is not None
         self._batch.add(access, match, conversation, full)
         self._parts.room -= full
-        prompt = full + 1 if access.tokens % self.block_size else full
-        conversation.begin_turn(time, full, prompt, access.declared_turn)
+        conversation.begin_turn(time, full, full + 1 if tokens % self.block_size else full, access.declared_turn)
         if match.node is not None:
             match.node.conversation = conversation
 
     def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int | None = None) -> None:
         """The request released its blocks; arguments as :meth:`Admissions.release`."""
-        self._window.open.sums.written_blocks += self._admissions.release(time, key, blocks, cached)
+        written = self._admissions.release(time, key, blocks, cached)
+        if written:
+            self._window.open.sums.written_blocks += written
 
     def reset(self, time: float) -> None:
         """The engine dropped its prefix cache."""

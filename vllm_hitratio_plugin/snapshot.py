@@ -77,9 +77,9 @@ class Estimate:
     observed: float | None = None
     """h over the window's requests, in blocks."""
     observed_stderr: float | None = None
-    predicted: dict[str, float | None] = field(default_factory=dict)
+    predicted: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(ESTIMATORS))
     """ĥ by estimator."""
-    predicted_stderr: dict[str, float | None] = field(default_factory=dict)
+    predicted_stderr: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(ESTIMATORS))
     divergence: float | None = None
     """Observed minus predicted (reuse_time)."""
     divergence_stderr: float | None = None

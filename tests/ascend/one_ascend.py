@@ -19,7 +19,7 @@ from typing import Any
 
 import drive
 
-from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
+from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
 
 BLOCK = 128
 
@@ -86,7 +86,7 @@ def two_turns(model: str, **arguments: Any) -> dict[str, Any]:
     one.add("turn-2", [*history, *(rng.randrange(256) for _ in range(300))])
     one.run()
     records = [
-        [record[2].request_id, record[3], record[4]] if record[0] == ADMIT else [record[2].request_id]
+        [record.request.request_id, record.hit_tokens, record.external_tokens] if isinstance(record, Admission) else [record.request.request_id]
         for record in seen.queue
     ]
     return {"class": [base.__name__ for base in type(one.scheduler).__mro__], "records": records, **_said(one)}
@@ -106,7 +106,7 @@ def producer(model: str) -> dict[str, Any]:
         one.run()
     for _ in range(5):
         one.step()
-    finished = [record[2].request_id for record in seen.queue if record[0] == RELEASE]
+    finished = [record.request.request_id for record in seen.queue if isinstance(record, Release)]
     free_before = manager.block_pool.get_num_free_blocks()
     one.service.refresh()
     held_before = one.service._monitor.running
@@ -117,14 +117,14 @@ def producer(model: str) -> dict[str, Any]:
     for name in ("b", "a-again", "a"):
         one.connector_output = KVConnectorOutput(finished_sending={name})
         one.step()
-        releases.append([record[2].request_id for record in seen.queue if record[0] == RELEASE])
+        releases.append([record.request.request_id for record in seen.queue if isinstance(record, Release)])
     one.service.refresh()
     return {
         "released_at_finish": finished,
         "free_while_pinned": free_before,
         "held_while_pinned": held_before,
-        "hit_of_pinned": next(record[3] for record in seen.queue if record[0] == ADMIT and record[2] is again),
-        "pinned_seen": next(64 - record[5] for record in seen.queue if record[0] == ADMIT and record[2] is again),
+        "hit_of_pinned": next(record.hit_tokens for record in seen.queue if isinstance(record, Admission) and record.request is again),
+        "pinned_seen": next(64 - record.free_blocks for record in seen.queue if isinstance(record, Admission) and record.request is again),
         "releases": releases,
         "free_after": manager.block_pool.get_num_free_blocks(),
         "held_after": one.service._monitor.running,
@@ -144,13 +144,13 @@ def overloaded_producer(model: str) -> dict[str, Any]:
     one.add("waits", range(2, 1002), extra=REMOTE_DECODE)
     for _ in range(50):
         one.step()
-    waiting = [record[2].request_id for record in seen.queue if record[0] == ADMIT]
+    waiting = [record.request.request_id for record in seen.queue if isinstance(record, Admission)]
     one.connector_output = KVConnectorOutput(finished_sending={"p0"})
     one.step()
     one.run()
     return {
         "before": waiting,
-        "after": [record[2].request_id for record in seen.queue if record[0] == ADMIT],
+        "after": [record.request.request_id for record in seen.queue if isinstance(record, Admission)],
         **_said(one),
     }
 
@@ -174,7 +174,7 @@ def external(model: str) -> dict[str, Any]:
         one.add(name, tokens)
         one.run()
     return {
-        "admitted": [[record[2].request_id, record[3], record[4]] for record in seen.queue if record[0] == ADMIT],
+        "admitted": [[record.request.request_id, record.hit_tokens, record.external_tokens] for record in seen.queue if isinstance(record, Admission)],
         **_said(one),
     }
 

@@ -14,17 +14,17 @@ def chain(path: str) -> list[Id]:
 
 @dataclass
 class Block:
-    pins: int = 0
+    users: int = 0
     released: float = 0.0
     lost: bool = False
 
 
 @dataclass
 class Seen:
-    """Of each leading block seen before: idle gap (0: held), and blocks released since (-1: held)."""
+    """Of each leading block seen before: idle reuse_time (0: held), and blocks released since (-1: held)."""
 
-    gaps: list[float] = field(default_factory=list)
-    ahead: list[int] = field(default_factory=list)
+    reuse_times: list[float] = field(default_factory=list)
+    distances: list[int] = field(default_factory=list)
     lost: int = 0
 
 
@@ -39,14 +39,14 @@ class BlockReference:
             block = self.blocks.get(name)
             if block is None:
                 break
-            if block.pins:
-                seen.gaps.append(0.0)
-                seen.ahead.append(-1)
+            if block.users:
+                seen.reuse_times.append(0.0)
+                seen.distances.append(-1)
             elif block.lost:
                 seen.lost += 1
             else:
-                seen.gaps.append(max(time - block.released, 1e-9))
-                seen.ahead.append(len(self.stack) - 1 - self.stack.index(name))
+                seen.reuse_times.append(max(time - block.released, 1e-9))
+                seen.distances.append(len(self.stack) - 1 - self.stack.index(name))
         self.hold(path)
         return seen
 
@@ -55,22 +55,22 @@ class BlockReference:
             block = self.blocks.setdefault(name, Block())
             if name in self.stack:
                 self.stack.remove(name)
-            block.pins += 1
+            block.users += 1
 
     def release(self, path: list[Id], time: float) -> None:
         for name in reversed(path):
             block = self.blocks[name]
-            block.pins -= 1
+            block.users -= 1
             block.released = time
             block.lost = False
-            if not block.pins:
+            if not block.users:
                 self.stack.append(name)
 
     def cut(self, path: list[Id], count: int) -> int:
         """Forget the released path's blocks from the last one back to ``count``, up to one that somebody else needs."""
         forgotten = 0
         for name in reversed(path[count:]):
-            if self.blocks[name].pins or any(
+            if self.blocks[name].users or any(
                 len(other) > len(name) and other[: len(name)] == name for other in self.blocks
             ):
                 break
@@ -83,4 +83,4 @@ class BlockReference:
     def reset(self) -> None:
         self.stack.clear()
         for block in self.blocks.values():
-            block.lost = not block.pins
+            block.lost = not block.users

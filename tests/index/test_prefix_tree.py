@@ -24,7 +24,7 @@ def serve(tree: PrefixTree, path: str, time: float) -> Match:
 
 
 def runs(match: Match) -> list[tuple[int, float]]:
-    return list(zip(match.lengths, match.gaps, strict=True))
+    return list(zip(match.lengths, match.reuse_times, strict=True))
 
 
 def test_a_first_prompt_is_all_new() -> None:
@@ -79,7 +79,7 @@ def test_a_prompt_without_a_full_block() -> None:
     assert tree.blocks == 0
 
 
-def test_held_blocks_have_gap_zero() -> None:
+def test_in_use_blocks_have_gap_zero() -> None:
     tree = PrefixTree(LARGE)
     first = admit(tree, "abcd", 0)
     second = admit(tree, "abcdef", 7)
@@ -95,7 +95,7 @@ def test_held_blocks_have_gap_zero() -> None:
 def test_a_gap_is_never_zero_without_a_holder() -> None:
     tree = PrefixTree(LARGE)
     serve(tree, "ab", 5)
-    (gap,) = admit(tree, "ab", 5).gaps
+    (gap,) = admit(tree, "ab", 5).reuse_times
     assert gap > 0
 
 
@@ -176,7 +176,7 @@ def test_the_least_recently_released_is_forgotten_suffix_first() -> None:
     assert admit(tree, "abXY", 3).known == 4
 
 
-def test_held_blocks_are_never_forgotten() -> None:
+def test_in_use_blocks_are_never_forgotten() -> None:
     tree = PrefixTree(4)
     held = admit(tree, "abcdef", 0)
     for number in range(9):
@@ -253,14 +253,14 @@ def test_the_same_as_the_reference(trace: list[tuple[tuple[str, str, int], float
         time += pause
         if what == "admit":
             match, seen = admit(tree, text, time), reference.admit(chain(text), time)
-            assert match.known == len(seen.gaps)
+            assert match.known == len(seen.reuse_times)
             assert match.lost == seen.lost
-            assert [gap for length, gap in runs(match) for _ in range(length)] == seen.gaps
+            assert [gap for length, gap in runs(match) for _ in range(length)] == seen.reuse_times
             assert [
                 first if first < 0 else first + place
-                for length, first in zip(match.lengths, match.ahead, strict=True)
+                for length, first in zip(match.lengths, match.distances, strict=True)
                 for place in range(length)
-            ] == seen.ahead
+            ] == seen.distances
             held.append((text, match.node))
         elif what == "reset":
             tree.reset()
@@ -278,7 +278,7 @@ def test_the_same_as_the_reference(trace: list[tuple[tuple[str, str, int], float
                 left = len(text) % len(text_held)
                 assert tree.cut(node, left) == reference.cut(chain(text_held), left)
         assert tree.blocks == len(reference.blocks)
-        assert tree.in_use_blocks == sum(block.pins > 0 for block in reference.blocks.values())
+        assert tree.in_use_blocks == sum(block.users > 0 for block in reference.blocks.values())
 
 
 @settings(max_examples=200, deadline=None)
@@ -292,7 +292,9 @@ def test_the_bound_is_kept_and_what_is_known_is_a_prefix(trace: list[tuple[str, 
         match, unbounded = admit(tree, path, now), admit(everything, path, now)
         assert match.known <= unbounded.known
         # Nothing that is remembered looks younger or older than it is.
-        assert match.gaps == unbounded.gaps[: len(match.gaps)] or match.known < unbounded.known
+        shared = max(len(match.reuse_times) - 1, 0)
+        assert match.reuse_times[:shared] == unbounded.reuse_times[:shared]
+        assert match.lengths[:shared] == unbounded.lengths[:shared]
         held.append((match.node, unbounded.node))
         while len(held) > keep:
             node, other = held.pop(0)
@@ -303,9 +305,9 @@ def test_the_bound_is_kept_and_what_is_known_is_a_prefix(trace: list[tuple[str, 
 
 
 def test_depths_stay_right_over_a_hundred_thousand_turns_of_few_conversations() -> None:
-    """Places of the recency stack are dropped again as they empty."""
+    """Places of the LRU stack are dropped again as they empty."""
     tree = PrefixTree(1000)
     for turn in range(100_000):
         serve(tree, "abcdefgh"[turn % 8] + "x", float(turn))
-    assert admit(tree, "ax", 1e9).ahead == [14]
+    assert admit(tree, "ax", 1e9).distances == [14]
     assert tree._stack.size < 100_000

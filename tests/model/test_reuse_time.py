@@ -7,19 +7,17 @@ from hypothesis import strategies as st
 
 from vllm_hitratio_plugin.model.hit_ratio_curve import HitRatioCurve
 from vllm_hitratio_plugin.model.jackknife import jackknife_stderr, ratio_jackknife
-from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel, local_displacement
-from vllm_hitratio_plugin.model.traffic import TrafficSums
+from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel, local_displacement, slot_curve
+from vllm_hitratio_plugin.model.traffic import RunTable, TrafficSums
 
 
 def sums(
     *runs: tuple[int, float, float], seconds: float = 10, written: float = 20, prompts: float = 100
 ) -> TrafficSums:
-    """(how many, blocks, idle gap in s)."""
+    """(how many, blocks, reuse time in s)."""
     made = TrafficSums(seconds=seconds, requests=5, prompt_blocks=prompts, written_blocks=written)
-    for count, blocks, gap in runs:
-        made.add_runs(np.full(count, gap), np.full(count, blocks))
-        made.reusable_blocks += count * blocks
-        made.reuse_runs += count
+    for count, blocks, reuse_time in runs:
+        made.add(RunTable.of(np.full(count, reuse_time), np.full(count, blocks)))
     return made
 
 
@@ -39,60 +37,60 @@ def test_displacement_by_hand() -> None:
 )
 def test_hits_by_hand(capacity: float, hits: float) -> None:
     """Ten runs of 2 behind 6 blocks, five of 4 behind 14: a suffix goes before its prefix."""
-    assert ReuseTimeModel(sums(*BY_HAND)).hit_ratio(capacity) == pytest.approx(hits / 100)
+    assert ReuseTimeModel(sums(*BY_HAND)).curve.hit_ratio(capacity) == pytest.approx(hits / 100)
 
 
 @pytest.mark.parametrize(("target", "capacity"), [(0.05, 6.5), (0.1, 7), (0.2, 8), (0.25, 15), (0.3, 16), (0.4, 18)])
 def test_capacity_for_a_target_by_hand(target: float, capacity: float) -> None:
-    assert ReuseTimeModel(sums(*BY_HAND)).capacity_for(target) == pytest.approx(capacity)
+    assert ReuseTimeModel(sums(*BY_HAND)).curve.capacity_for(target) == pytest.approx(capacity)
 
 
 def test_out_of_reach_is_not_a_number() -> None:
     flow = ReuseTimeModel(sums(*BY_HAND))
     assert flow.ceiling == 0.4
-    assert flow.capacity_for(0.401) is None
+    assert flow.curve.capacity_for(0.401) is None
 
 
 def test_blocks_in_use_are_ahead_of_everything() -> None:
     busy = sums(*BY_HAND)
     busy.in_use_blocks = 3 * busy.requests
     flow, idle = ReuseTimeModel(busy), ReuseTimeModel(sums(*BY_HAND))
-    assert flow.pinned == 3
+    assert flow.in_use_blocks == 3
     for capacity in (3, 9, 12.5, 18, 40):
-        assert flow.hit_ratio(capacity) == idle.hit_ratio(capacity - 3)
+        assert flow.curve.hit_ratio(capacity) == idle.curve.hit_ratio(capacity - 3)
         assert flow.characteristic_time(capacity) == pytest.approx(idle.characteristic_time(capacity - 3))
     assert flow.characteristic_time(2) == 0
-    assert flow.capacity_for(0.25) == pytest.approx(18)
+    assert flow.curve.capacity_for(0.25) == pytest.approx(18)
 
 
 def test_held_runs_hit_at_any_capacity() -> None:
     flow = ReuseTimeModel(sums((4, 5.0, 0.0), *BY_HAND))
-    assert flow.hit_ratio(0) == pytest.approx(0.2)
-    assert flow.hit_ratio(7) == pytest.approx(0.3)
-    assert flow.capacity_for(0.15) == 0
-    assert flow.capacity_for(0.3) == pytest.approx(7)
+    assert flow.curve.hit_ratio(0) == pytest.approx(0.2)
+    assert flow.curve.hit_ratio(7) == pytest.approx(0.3)
+    assert flow.curve.capacity_for(0.15) == 0
+    assert flow.curve.capacity_for(0.3) == pytest.approx(7)
 
 
 def test_nothing_seen_is_none() -> None:
     flow = ReuseTimeModel(TrafficSums())
-    assert flow.hit_ratio(10) is None
+    assert flow.curve.hit_ratio(10) is None
     assert flow.ceiling is None
-    assert flow.capacity_for(0.1) is None
-    assert flow.characteristic_time(10) is None
+    assert flow.curve.capacity_for(0.1) is None
+    assert flow.characteristic_time(10) == np.inf
 
 
 def test_nothing_written_displaces_nothing() -> None:
     """All traffic is hits on three blocks: they stay in any cache that holds them."""
     flow = ReuseTimeModel(sums((10, 3.0, 1.0), written=0))
-    assert flow.characteristic_time(100) is None
-    assert flow.hit_ratio(6) == pytest.approx(0.3)
+    assert flow.characteristic_time(100) == np.inf
+    assert flow.curve.hit_ratio(6) == pytest.approx(0.3)
 
 
 def test_weights_are_blocks_not_requests() -> None:
-    """One long run idle for long against many short ones: F by blocks, not by turns (MODEL section 3)."""
+    """One long run idle for long against many short ones: F by blocks, not by turns (docs/model.md#flow-form)."""
     flow = ReuseTimeModel(sums((1, 90.0, 8.0), (10, 1.0, 1.0), written=10))
-    assert flow.hit_ratio(30) == pytest.approx(0.1)
-    assert flow.hit_ratio(1000) == pytest.approx(1)
+    assert flow.curve.hit_ratio(30) == pytest.approx(0.1)
+    assert flow.curve.hit_ratio(1000) == pytest.approx(1)
 
 
 def test_local_displacement_of_steady_traffic() -> None:
@@ -145,7 +143,7 @@ def test_more_capacity_never_hits_less_and_never_beyond_the_ceiling(
     made = sums(*pieces, written=written, prompts=blocks + written + 1)
     made.in_use_blocks = pinned * made.requests
     flow = ReuseTimeModel(made)
-    ratios = [flow.hit_ratio(capacity) for capacity in np.geomspace(1, 1e7, 60)]
+    ratios = [flow.curve.hit_ratio(capacity) for capacity in np.geomspace(1, 1e7, 60)]
     assert all(ratio is not None for ratio in ratios)
     known = [ratio for ratio in ratios if ratio is not None]
     assert known == sorted(known)
@@ -165,11 +163,11 @@ def test_the_inverse_is_exact_and_least(
     flow = ReuseTimeModel(made)
     assert flow.ceiling is not None
     target = share * flow.ceiling
-    capacity = flow.capacity_for(target)
+    capacity = flow.curve.capacity_for(target)
     assert capacity is not None
-    assert flow.hit_ratio(capacity) == pytest.approx(target, rel=1e-6) or capacity == flow.pinned
-    if capacity > flow.pinned + 1e-3:
-        less = flow.hit_ratio(capacity - 1e-3)
+    assert flow.curve.hit_ratio(capacity) == pytest.approx(target, rel=1e-6) or capacity == flow.in_use_blocks
+    if capacity > flow.in_use_blocks + 1e-3:
+        less = flow.curve.hit_ratio(capacity - 1e-3)
         assert less is not None
         assert less <= target
 
@@ -182,9 +180,10 @@ def test_two_halves_are_the_whole(
     half, other, whole = sums(*first), sums(*second), sums(*first, *second, seconds=20, written=40, prompts=200)
     both = half + other
     whole.requests = 10
-    assert both.cells == pytest.approx(whole.cells)
+    for column in ("bins", "runs", "blocks", "reuse_seconds", "own_blocks"):
+        assert getattr(both.runs, column) == pytest.approx(getattr(whole.runs, column))
     assert (both.seconds, both.reuse_runs, both.reusable_blocks) == (20, whole.reuse_runs, whole.reusable_blocks)
-    assert ReuseTimeModel(both).hit_ratio(100) == pytest.approx(ReuseTimeModel(whole).hit_ratio(100))
+    assert ReuseTimeModel(both).curve.hit_ratio(100) == pytest.approx(ReuseTimeModel(whole).curve.hit_ratio(100))
 
 
 @settings(deadline=None)
@@ -201,29 +200,29 @@ def test_more_traffic_is_less_cache(pieces: list[tuple[int, float, float]], writ
     # Runs that are short beside all that is ahead of them leave no difference.
     crowd = TrafficSums.total([small] * times)
     crowd.seconds = small.seconds
-    curve = np.array([ReuseTimeModel(small).hit_ratio(capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
-    crowded = np.array([ReuseTimeModel(crowd).hit_ratio(times * capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
-    near = np.array([ReuseTimeModel(small).hit_ratio(capacity + 0.5) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
+    curve = np.array([ReuseTimeModel(small).curve.hit_ratio(capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
+    crowded = np.array([ReuseTimeModel(crowd).curve.hit_ratio(times * capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
+    near = np.array([ReuseTimeModel(small).curve.hit_ratio(capacity + 0.5) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
     assert np.all(crowded >= curve - 1e-12)
     assert np.all(crowded <= near + 1e-12)
 
 
-def test_a_fit_of_several_slots_is_their_sum() -> None:
+def test_the_curve_of_several_slots_is_their_sum() -> None:
     parts = [sums(*BY_HAND), sums((3, 7.0, 20.0))]
-    fits = [HitRatioCurve.of_slot(part, local_displacement([part])) for part in parts]
-    whole = HitRatioCurve.total(fits)
+    curves = [slot_curve(part, []) for part in parts]
+    whole = HitRatioCurve.total(curves)
     capacities = np.array([5.0, 20.0, 60.0])
     assert whole.hit_blocks(capacities) == pytest.approx(
-        fits[0].hit_blocks(capacities) + fits[1].hit_blocks(capacities)
+        curves[0].hit_blocks(capacities) + curves[1].hit_blocks(capacities)
     )
     assert whole.prompt_blocks == 200
 
 
-def test_cells_are_as_many_as_there_are_kinds_of_runs() -> None:
-    """Memory: a million runs of like gaps and lengths are a few hundred cells."""
+def test_rows_are_as_many_as_there_are_kinds_of_runs() -> None:
+    """Memory: a million runs of like gaps and lengths are a few hundred rows."""
     random = np.random.default_rng(1)
     made = TrafficSums()
     for _ in range(10):
-        made.add_runs(random.exponential(100, 100_000), random.integers(1, 200, 100_000).astype(float))
-    assert made.cells.shape[1] < 600 * 64 / 4
-    assert made.cells[1].sum() == 1_000_000
+        made.add(RunTable.of(random.exponential(100, 100_000), random.integers(1, 200, 100_000).astype(float)))
+    assert len(made.runs.bins) < 600 * 64 / 4
+    assert made.reuse_runs == 1_000_000

@@ -13,12 +13,13 @@ from typing import Any
 
 def install() -> None:
     """The entry point: from the moment on that an engine is watched, its process listens to the signals."""
-    from vllm_hitratio_plugin.engine import service
+    from vllm_hitratio_plugin.engine import watch as watching_module
+    from vllm_hitratio_plugin.engine.service import Service
     from vllm_hitratio_plugin.engine.recorder import Recorder
 
-    original = service.watch
+    original = watching_module.watch
 
-    def watch(scheduler: Any) -> service.Service | None:
+    def watch(scheduler: Any) -> Service | None:
         watching = original(scheduler)
         if watching is None:
             return None
@@ -37,7 +38,7 @@ def install() -> None:
         signal.signal(signal.SIGUSR2, off)
         return watching
 
-    service.watch = watch
+    watching_module.watch = watch
 
 
 def write_plugin(folder: Path) -> Path:

@@ -20,13 +20,12 @@ from typing import Any
 import drive
 
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
-from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, RESET, Recorder
+from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.settings import Settings
 from vllm_hitratio_plugin.snapshot import OUTCOMES
 
-KINDS = {ADMIT: "admit", RELEASE: "release", RESET: "reset"}
 
 
 def trace() -> Iterator[tuple[str, list[int]]]:
@@ -46,12 +45,12 @@ def watched(manager: Any, **settings: Any) -> Service:
     return Service(manager, cache_facts(manager), Settings(**values), model_name="tiny", engine="0")
 
 
-def plain(record: tuple[Any, ...]) -> list[Any]:
+def plain(record: Record) -> list[Any]:
     """A record without its time."""
-    if record[0] == ADMIT:
-        _, _, request, hit, external, free, preemptions, tokens = record
-        return ["admit", request.request_id, tokens, hit, external, free, preemptions]
-    return [KINDS[record[0]], *(part.request_id for part in record[2:3])]
+    if isinstance(record, Admission):
+        request, hit, external = record.request, record.hit_tokens, record.external_tokens
+        return ["admit", request.request_id, record.prompt_tokens, hit, external, record.free_blocks, record.preemptions]
+    return ["release", record.request.request_id] if isinstance(record, Release) else ["reset"]
 
 
 def manager_trace(blocks: int, hold: int) -> dict[str, Any]:

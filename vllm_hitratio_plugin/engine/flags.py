@@ -14,26 +14,25 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from vllm_hitratio_plugin.engine.patch import wrap_once
 from vllm_hitratio_plugin.settings import ENABLED, OPTIONS, SNAPSHOT_DIR, Option, SettingsError, enabled
 
 
 def add_to(arg_utils: ModuleType) -> None:
     """Let ``EngineArgs.add_cli_args`` add our options too; vLLM looks it up on the class after loading plugins."""
-    engine_args = arg_utils.EngineArgs
-    original = engine_args.add_cli_args
-    if getattr(original, "_hitratio_wrapped", False):
-        return
 
-    @functools.wraps(original)
-    def add_cli_args(parser: Any, *args: Any, **kwargs: Any) -> Any:
-        parser = original(parser, *args, **kwargs)
-        # One day vLLM may own --plugin; the environment variables still work then.
-        with contextlib.suppress(argparse.ArgumentError):
-            add_options(parser)
-        return parser
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def add_cli_args(parser: Any, *args: Any, **kwargs: Any) -> Any:
+            parser = original(parser, *args, **kwargs)
+            # One day vLLM may own --plugin; the environment variables still work then.
+            with contextlib.suppress(argparse.ArgumentError):
+                add_options(parser)
+            return parser
 
-    add_cli_args._hitratio_wrapped = True  # type: ignore[attr-defined]
-    engine_args.add_cli_args = staticmethod(add_cli_args)
+        return add_cli_args
+
+    wrap_once(arg_utils.EngineArgs, "add_cli_args", wrap, static=True)
 
 
 def add_options(parser: Any) -> None:

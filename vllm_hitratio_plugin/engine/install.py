@@ -10,13 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from vllm_hitratio_plugin.engine import allowlist, flags
+from vllm_hitratio_plugin.engine.patch import wrap_once
 from vllm_hitratio_plugin.engine.post_import import when_imported
 from vllm_hitratio_plugin.settings import enabled
 
 logger = logging.getLogger("vllm.hitratio")
-
-#: Marks a function as wrapped by us, so that preparing twice does nothing the second time.
-_MARK = "_hitratio_wrapped"
 
 
 def install() -> None:
@@ -52,7 +50,7 @@ def _watch_schedulers(module: ModuleType) -> None:
 
     # vllm-ascend puts a subclass in its place; vLLM's own class is below all of them.
     own = next(base for base in module.Scheduler.__mro__ if base.__module__ == module.__name__)
-    _wrap(own, "__init__", wrap)
+    wrap_once(own, "__init__", wrap)
 
 
 def _extend_registry(module: ModuleType) -> None:
@@ -65,7 +63,7 @@ def _extend_registry(module: ModuleType) -> None:
 
         return get_prometheus_registry
 
-    _wrap(module, "get_prometheus_registry", wrap)
+    wrap_once(module, "get_prometheus_registry", wrap)
 
 
 def _extend_multiprocess(module: ModuleType) -> None:
@@ -79,7 +77,7 @@ def _extend_multiprocess(module: ModuleType) -> None:
 
         return __init__
 
-    _wrap(module.MultiProcessCollector, "__init__", wrap)
+    wrap_once(module.MultiProcessCollector, "__init__", wrap)
 
 
 def _show_on(registry: Any) -> None:
@@ -90,12 +88,3 @@ def _show_on(registry: Any) -> None:
             register_snapshots(registry)
         except Exception:
             logger.exception("hitratio: its metrics are missing on this server's /metrics")
-
-
-def _wrap(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name)
-    # On a class, only what it defines itself counts: a subclass shows its parent's wrapper, too.
-    if not getattr(original, _MARK, False):
-        wrapped = wrap(original)
-        setattr(wrapped, _MARK, True)
-        setattr(owner, name, wrapped)

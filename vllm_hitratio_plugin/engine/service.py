@@ -166,25 +166,32 @@ class Service:
             self.drain()
             if self._recorder is None:
                 # Nothing is measured, or not any more: no figure may look as if it were.
-                self._snapshot = replace(
+                fresh = replace(
                     self._snapshot, estimate=None, counters=None, sums=None, earlier=None, earlier_seconds=None
                 )
             else:
-                self._estimate(self._monitor)
-            self._snapshot = replace(self._snapshot, wall_time=time.time(), degraded=dict(self._degraded))
+                fresh = self._measured(self._monitor)
+            self._snapshot = replace(fresh, wall_time=time.time(), degraded=dict(self._degraded))
             if self._folder:
                 try:
                     snapshot_folder.write(self._folder, self._snapshot)
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
-    def _estimate(self, monitor: Monitor) -> None:
+    def _measured(self, monitor: Monitor) -> Snapshot:
+        """The snapshot with the monitor's state, and with a new estimate unless that fails."""
         began, now = time.perf_counter(), time.monotonic()
+        fresh = replace(
+            self._snapshot,
+            index_blocks=monitor.index_blocks,
+            index_bytes=monitor.index_bytes,
+            last_reset=None if monitor.last_reset is None else monitor.last_reset + self._epoch,
+        )
         try:
             estimate, counters = monitor.refresh(now), monitor.counters
             earlier, earlier_seconds = self._history.window_ago(now, counters, estimate.window_seconds)
-            self._snapshot = replace(
-                self._snapshot,
+            return replace(
+                fresh,
                 estimate=estimate,
                 sums=monitor.sums,
                 counters=counters,
@@ -196,12 +203,7 @@ class Service:
         except Exception as error:
             # What was published last stays, with its own timestamp, which tells stale from wrong.
             self._degrade("fit", f"the estimate is stale: {_where(error)}")
-        self._snapshot = replace(
-            self._snapshot,
-            index_blocks=monitor.index_blocks,
-            index_bytes=monitor.index_bytes,
-            last_reset=None if monitor.last_reset is None else monitor.last_reset + self._epoch,
-        )
+            return fresh
 
     def _run(self) -> None:
         exporter = None

@@ -15,35 +15,39 @@ class Conversation:
         arrival: Seconds, when the last prompt arrived.
         blocks: Full blocks of the last prompt: what its next turn can reuse.
         cached: Full blocks that the last turn left in the cache, those of its answer included where it is cached too.
-        earlier: Full blocks of the prompts before the last one, latest first, at most ``LAGS - 1`` of them.
         prompt_blocks: R_j, blocks of the last prompt with the partly filled one.
+        sizes: Full blocks of the last prompts, latest first, at most ``LAGS`` of them.
         released: Seconds, when the last prompt released its blocks; its arrival, as long as it uses them.
         declared_turn: The last turn's number as the client counts; 0 where it never said.
         turns: Turns seen, j.
     """
 
-    __slots__ = ("arrival", "blocks", "cached", "declared_turn", "earlier", "prompt_blocks", "released", "turns")
+    __slots__ = ("arrival", "blocks", "cached", "declared_turn", "prompt_blocks", "released", "sizes", "turns")
 
     def __init__(self) -> None:
         self.arrival = 0.0
         self.blocks = 0
         self.cached = 0
-        self.earlier: tuple[int, ...] = ()
         self.prompt_blocks = 0
         self.released = float("-inf")
+        self.sizes: tuple[int, ...] = ()
         self.declared_turn = 0
         self.turns = 0
 
     def begin_turn(self, time: float, full_blocks: int, prompt_blocks: int, declared_turn: int | None) -> None:
         """The next prompt arrived, with so many full blocks and so many in all."""
-        if self.turns:
-            self.earlier = (self.blocks, *self.earlier[: LAGS - 1])
+        self.sizes = (full_blocks, *self.sizes[: LAGS - 1])
         if declared_turn is not None:
             self.declared_turn = declared_turn
         self.turns += 1
         self.arrival = self.released = time
         self.blocks = self.cached = full_blocks
         self.prompt_blocks = prompt_blocks
+
+    def cut(self, blocks: int) -> None:
+        """The last prompt was computed only as far as its first ``blocks`` full blocks."""
+        self.blocks = self.cached = blocks
+        self.sizes = (blocks, *self.sizes[1:])
 
 
 class NamedConversations:

@@ -90,27 +90,34 @@ def local_displacement(parts: Sequence[TrafficSums]) -> Array:
     """
     last = parts[-1]
     times = last.runs.reuse_times
-    displaced = np.zeros(len(times))
+    moved = np.zeros(len(times))
     if len(times) == 0:
-        return displaced
+        return moved
     longest = float(times.max())
     half = last.seconds / 2
-    near = 0.0
-    written = seconds = 0.0
+    # Ends of the slots, s before the lookup, and blocks written from there on.
+    ends, written = [0.0], [0.0]
+    total = seconds = 0.0
+    # What is left of each reuse time behind the slots so far.
+    left = times
     for part in reversed(parts):
-        far = half if part is last else near + part.seconds
+        near = ends[-1]
         if near >= longest:
             break
         if part.seconds > 0:
-            before, after = np.maximum(times - far, 0.0), np.maximum(times - near, 0.0)
-            knots, values = part.runs.tail_integral
-            moved = np.interp(after, knots, values) - np.interp(before, knots, values)
-            displaced += (part.written_blocks * (after - before) + moved) / part.seconds
-            written += part.written_blocks
+            length = half if part is last else part.seconds
+            beyond = np.maximum(times - (near + length), 0.0)
+            if part.runs.count:
+                knots, values = part.runs.tail_integral
+                moved += (np.interp(left, knots, values) - np.interp(beyond, knots, values)) / part.seconds
+            left = beyond
+            ends.append(near + length)
+            written.append(written[-1] + part.written_blocks * length / part.seconds)
+            total += part.written_blocks
             seconds += part.seconds
-        near = far
-    if longest > near and seconds > 0:
-        displaced += np.maximum(times - near, 0.0) * written / seconds
+    displaced = np.interp(times, ends, written) + moved
+    if longest > ends[-1] and seconds > 0:
+        displaced += np.maximum(times - ends[-1], 0.0) * total / seconds
     if last.seconds > 0:
         displaced -= 2 * last.runs.lengths * np.minimum(times, half) / last.seconds
     return np.maximum(displaced, 0.0)

@@ -39,11 +39,13 @@ class _Table:
     @classmethod
     def merged(cls: type[Table], tables: Sequence[Table]) -> Table:
         """One table with the rows of equal bins added up."""
-        names = [item.name for item in fields(cls)]
-        keys, *sums = (np.concatenate([getattr(table, name) for table in tables]) for name in names)
-        found, places = _distinct(keys)
-        columns = [found, *(np.bincount(places, weights=column, minlength=len(found)) for column in sums)]
-        return cls(**dict(zip(names, columns, strict=True)))
+        key, *names = cls.__dataclass_fields__
+        found, places = _distinct(np.concatenate([getattr(table, key) for table in tables]))
+        columns: dict[str, Any] = {key: found}
+        for name in names:
+            column = np.concatenate([getattr(table, name) for table in tables])
+            columns[name] = np.bincount(places, weights=column, minlength=len(found))
+        return cls(**columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +235,11 @@ class TrafficSums:
 
     def add(self, table: _Table) -> None:
         """Add the rows of one table to the table of its kind."""
-        for item in fields(self):
-            mine = getattr(self, item.name)
-            if type(mine) is type(table):
-                setattr(self, item.name, type(table).merged([mine, table]))
+        name = _NAMES[type(table)]
+        setattr(self, name, table.merged([getattr(self, name), table]))
+
+
+_NAMES = {RunTable: "runs", InterarrivalTable: "interarrivals", LagTable: "lags", LengthTable: "lengths"}
 
 
 def _time_bin(seconds: Array) -> Array:
@@ -249,12 +252,13 @@ def _time_bin(seconds: Array) -> Array:
 
 def _distinct(keys: Array) -> tuple[Array, NDArray[np.intp]]:
     """The distinct keys, ascending, and which of them each one is: by a table where numpy would sort."""
-    if not len(keys) or keys.max() >= _TABLE:
+    size = int(keys.max()) + 1 if len(keys) else _TABLE + 1
+    if size > _TABLE:
         return np.unique(keys, return_inverse=True)
     places = keys.astype(np.intp)
-    present = np.zeros(_TABLE, dtype=bool)
+    present = np.zeros(size, dtype=bool)
     present[places] = True
     found = np.flatnonzero(present)
-    table = np.empty(_TABLE, dtype=np.intp)
+    table = np.empty(size, dtype=np.intp)
     table[found] = np.arange(len(found))
     return found.astype(float), table[places]

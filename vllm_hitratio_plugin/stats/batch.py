@@ -144,9 +144,8 @@ class Batch:
         time, hit_tokens, turn = access.time, access.hit_tokens, access.declared_turn
         if conversation.turns:
             previous, interarrival = conversation.blocks, time - conversation.arrival
-            sizes = (previous, *conversation.earlier[: LAGS - 1])
-            self._sizes += sizes
-            remembered = len(sizes)
+            self._sizes += conversation.sizes
+            remembered = len(conversation.sizes)
         else:
             previous = -1 if full or access.conversation is not None else -2
             interarrival, remembered = math.nan, 0
