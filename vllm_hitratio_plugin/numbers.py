@@ -40,3 +40,21 @@ def positives(parts: list[str], count: int) -> list[float] | None:
     """``count`` finite numbers above 0, one per part; None where they are not."""
     values = [number(part, above=0) for part in parts]
     return [value for value in values if value is not None] if len(values) == count and None not in values else None
+
+
+MOST = 10**15
+"""Of anything counted: floating point is exact up to there."""
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def memory(text: str) -> float | None:
+    """Bytes, above 0: a number, or one with KiB, MiB or GiB; None for anything else.
+
+    Example:
+        >>> memory("18MiB"), memory("512"), memory("18 apples")
+        (18874368.0, 512.0, None)
+    """
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    value = number(text.removesuffix(unit), above=0)
+    return None if value is None else value * _UNITS.get(unit, 1)

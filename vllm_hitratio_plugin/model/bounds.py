@@ -108,6 +108,17 @@ class FiniteBounds:
         time = checked("time", time, at_least=0)
         return self.unit_rate * (time * self.second_moment + self.interarrival.mean * self.turns_second_moment)
 
+    def all(self, share: float = 0.1) -> dict[str, Bound]:
+        """Every bound, on deviations of more than ``share`` of N, or of T_C, within T_C."""
+        time = self.characteristic_time
+        return {
+            "displacement": self.displacement(time, share),
+            "displacement_path": self.displacement_path(time, share),
+            "eviction_time": self.eviction_time(1, share * time),
+            "hit_ratio": self.hit_ratio(),
+            "hit_ratio_exact_tail": self.hit_ratio(tail="exact"),
+        }
+
     def displacement(self, time: float, epsilon: float) -> Bound:
         """(16), (67): P(|D_N(t)/N - d(t)| > ε) ≤ V_t / (N ε²), at ``time`` t in seconds; ε a share of the cache.
 

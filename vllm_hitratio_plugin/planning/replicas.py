@@ -52,7 +52,7 @@ def _found(sums: TrafficSums, replicas: int) -> Array:
 
 
 def _thinned(runs: Runs, found: Array, used: float) -> Runs:
-    """Runs found at the lags of ``found``: the first as they are, the k-th after k reuse times and k - 1 times in use."""
+    """Runs found at the lags of ``found``: the k-th after a sum of k reuse times, with the times in use in between."""
     if not len(runs.times):
         return runs
     parts = [replace(runs, counts=runs.counts * found[0])]

@@ -34,8 +34,8 @@ def with_think_time(demand: Demand, factor: float) -> Demand:
 def with_in_use(demand: Demand, blocks: float) -> Demand:
     """The same prompts with ``blocks`` blocks in use on average, because each is in use for a shorter or longer time.
 
-    This has two effects (docs/model.md#release-clock-and-blocks-in-use): the room for unused blocks changes, and a block
-    that is released earlier is unused for longer. By Little's law the time in use goes with the blocks in use.
+    This has two effects (docs/model.md#release-clock-and-blocks-in-use): the room for unused blocks changes, and a
+    block that is released earlier is unused for longer. By Little's law the time in use goes with the blocks in use.
     """
     before = demand.in_use_blocks
     earlier = demand.use_seconds * (1 - blocks / before) if before else 0.0
@@ -44,7 +44,5 @@ def with_in_use(demand: Demand, blocks: float) -> Demand:
         unused = runs.times > 0
         return replace(runs, times=(runs.times + earlier * unused).clip(min=1e-9 * unused))
 
-    changed = with_runs(
-        demand, released_earlier(Runs.own(demand.sums)), released_earlier(Runs.shared(demand.sums))
-    )
+    changed = with_runs(demand, released_earlier(Runs.own(demand.sums)), released_earlier(Runs.shared(demand.sums)))
     return replace(changed, sums=replace(changed.sums, in_use_blocks=blocks * changed.sums.requests))

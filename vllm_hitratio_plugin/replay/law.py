@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from vllm_hitratio_plugin.model.interarrival import Empirical, Exponential, Interarrival, Parametric
-from vllm_hitratio_plugin.numbers import positives
+from vllm_hitratio_plugin.numbers import number, positives
 
 Made = TypeVar("Made")
 Form = tuple[Callable[..., Made], str]
@@ -68,6 +68,11 @@ def parse_law(text: str) -> Law:
     if not computable:
         raise ValueError(f"{text!r} is too extreme to compute with: take parameters nearer to 1")
     return Law(":".join([name, *(f"{value:g}" for value in values)]), distribution)
+
+
+def parse_duration(text: str | None) -> Law | None:
+    """Like :func:`parse_law`; None for no text and for 0, no time at all."""
+    return None if text is None or number(text, least=0, most=0) is not None else parse_law(text)
 
 
 def parse_form(
