@@ -1,6 +1,7 @@
 """Numbers out of text, checked against a range: the one reading of what people type in options and variables."""
 
 import math
+from contextlib import suppress
 
 
 def number(
@@ -24,16 +25,17 @@ def number(
         >>> number("1e3", whole=True), number("0.5", above=0, below=1), number("soon"), number("7", most=5)
         (1000, 0.5, None, None)
     """
-    try:
-        value = float(text)
-    except (ValueError, OverflowError):
-        return None
+    value: float | None = None
+    for kind in (int, float) if whole else (float,):
+        with suppress(ValueError):
+            value = kind(text)
+            break
     # Written so that nan fails too.
-    if not (math.isfinite(value) and least <= value <= most and above < value < below):
+    if value is None or not (-math.inf < value < math.inf and least <= value <= most and above < value < below):
         return None
     if not whole:
         return value
-    return int(value) if value.is_integer() else None
+    return int(value) if value == int(value) else None
 
 
 def positives(parts: list[str], count: int) -> list[float] | None:

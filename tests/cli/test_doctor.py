@@ -271,11 +271,11 @@ def test_watch_looks_again(serve: Serve) -> None:
 def test_a_second_look_is_about_the_time_in_between() -> None:
     later = PLAIN.replace("1.0e+06", "1.1e+06").replace("150000.0", "155000.0")
     report = examine({"url": parse(later, 60.0)}, {"url": parse(PLAIN, 0.0)})
-    evidence = report.patients[0].findings[0].evidence
+    evidence = report.engines[0].findings[0].evidence
     assert "5 % of 100,000 prompt tokens were served from the cache since the last look." in evidence
     first, second = taken(), taken()
     second.counters.outcomes = [2 * blocks for blocks in second.counters.outcomes]
     second.counters.requests = 3000
-    second.wall_time = first.wall_time + 60
+    second = replace(second, wall_time=first.wall_time + 60)
     report = examine({"url": parse(page(second), 60.0)}, {"url": parse(page(first), 0.0)})
-    assert "in the last 60 s had been cached and were evicted" in report.patients[0].findings[0].evidence[0]
+    assert "in the last 60 s had been cached and were evicted" in report.engines[0].findings[0].evidence[0]

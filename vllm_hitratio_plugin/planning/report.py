@@ -87,7 +87,7 @@ def capacity_table(plan: Plan, capacities: Sequence[float]) -> Table:
 def what_if_table(plan: Plan) -> Table:
     """Today and every what-if: hit ratio, capacities for the targets, what hits save."""
     today = plan.today
-    columns = ["what if", "hit ratio", "points", *(f"for {_target(need.target)}" for need in today.targets)]
+    columns = ["what if", "hit ratio", "points", *(f"capacity for {_target(need.target)}" for need in today.targets)]
     columns.append("tokens/h from cache")
     rows = []
     for what_if in (today, *plan.what_ifs):
