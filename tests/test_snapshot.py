@@ -9,7 +9,7 @@ import pytest
 from example_snapshots import snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 
-from vllm_hitratio_plugin.metrics.collector import register_snapshots
+from vllm_hitratio_plugin.engine.registry import register_snapshots
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all, write
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR
 from vllm_hitratio_plugin.snapshot import Snapshot

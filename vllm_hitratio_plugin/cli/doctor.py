@@ -16,7 +16,7 @@ from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
-from vllm_hitratio_plugin.metrics.parse import Page
+from vllm_hitratio_plugin.metrics.reader import Page
 from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
 from vllm_hitratio_plugin.wording import capacity, duration, percent
 
