@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -90,7 +91,7 @@ def line_figure(
         height: See ``width``.
     """
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    frame = _Frame(62.0 if y_label else 54.0, width - 24, 16.0, height - 46)
+    frame = _Frame(66.0, width - 24, 16.0, height - 46)
     most = max([*ys, *(mark.y for mark in marks), *(level for level, _ in levels), *(y for _, y in dots)])
     top = _nice(most * 1.06 if most > 0 else 1.0)
     if percent and most <= 1:
@@ -115,7 +116,9 @@ def line_figure(
         if xs[0] <= x <= xs[-1]
     ]
     parts += _level_names(frame, levels, y_of)
-    parts += _marks([mark for mark in marks if xs[0] <= mark.x <= xs[-1]], frame, x_of, y_of, ys[-1] >= ys[0])
+    drawn = [(x_of(x), y_of(y)) for x, y in points]
+    shown = sorted((mark for mark in marks if xs[0] <= mark.x <= xs[-1]), key=lambda mark: mark.x)
+    parts += _marks([(mark, x_of(mark.x), y_of(mark.y)) for mark in shown], frame, drawn)
     return _svg(parts, width, height, title or f"{y_label} over {x_label}")
 
 
@@ -164,26 +167,33 @@ def _level_names(frame: _Frame, levels: Sequence[tuple[float, str]], y_of: Calla
 
 
 def _marks(
-    marks: Sequence[Mark],
-    frame: _Frame,
-    x_of: Callable[[float], float],
-    y_of: Callable[[float], float],
-    rising: bool,
+    marks: Sequence[tuple[Mark, float, float]], frame: _Frame, curve: Sequence[tuple[float, float]]
 ) -> list[Markup]:
+    """Marks with where they are, from left to right, and their labels where no line is."""
+    rising = curve[-1][1] <= curve[0][1]
     parts = []
     taken: list[tuple[float, float]] = []
-    for mark in sorted(marks, key=lambda mark: mark.x):
-        x, y = x_of(mark.x), y_of(mark.y)
-        # Above a rising curve there is room to the left, above a falling one to the right.
-        left = x > frame.left + (0.3 if rising else 0.75) * (frame.right - frame.left)
-        place = y - 8
+    for mark, x, y in marks:
+        level = _height(curve, x)
+        # Above a rising curve there is room to the left, and below it to the right; a falling one is its mirror image.
+        below = y > level + 12
+        left = x > frame.left + (0.3 if rising and not below else 0.75) * (frame.right - frame.left)
+        place = min(y + 4, frame.bottom - 4) if below else y - 8
         while any(abs(place - other) < 15 and abs(x - across) < 220 for across, other in taken):
             place -= 5
         taken.append((x, place))
-        parts.append(_line(x, y, x, frame.bottom, mark.color, _DOTS))
+        parts.append(_line(x, min(y, level), x, frame.bottom, mark.color, _DOTS))
         parts.append(_element("circle", cx=x, cy=y, r="5", fill=mark.color, stroke=BACK, stroke_width="1.5"))
         parts.append(_text(x - 10 if left else x + 10, place, mark.label, "end" if left else "start", mark.color))
     return parts
+
+
+def _height(curve: Sequence[tuple[float, float]], x: float) -> float:
+    """Where the drawn curve is at ``x``, within its range."""
+    for (start, low), (end, high) in pairwise(curve):
+        if start <= x <= end and end > start:
+            return low + (high - low) * (x - start) / (end - start)
+    return curve[0][1] if x <= curve[0][0] else curve[-1][1]
 
 
 def _svg(parts: Sequence[Markup], width: float, height: float, title: str) -> Markup:

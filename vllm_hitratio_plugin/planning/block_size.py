@@ -11,12 +11,12 @@ from vllm_hitratio_plugin.planning.demand import Demand
 from vllm_hitratio_plugin.planning.runs import Runs, with_runs
 
 
-def reblocked(demand: Demand, block_size: int) -> Demand:
+def with_block_size(demand: Demand, block_size: int) -> Demand:
     """The same prompts in blocks of ``block_size`` tokens; capacities of the result are in such blocks.
 
-    Approximate, for the sums counts reuse in blocks, not tokens (a trace is cut anew instead, exactly): where a
-    prompt shares E full blocks with what was there before, it shares any number of tokens from E·b to (E+1)·b - 1, all
-    equally likely; returning prompts that share none share as much as a prompt shorter than a block has.
+    Approximate, because the sums count reuse in blocks, not tokens (a trace is cut again instead, exactly). A prompt
+    that shares E full blocks with what was there before is taken to share any number of tokens from E·b to
+    (E+1)·b - 1, all equally likely. Returning prompts that share none share as much as a prompt shorter than a block.
     """
     old, new, sums = demand.block_size, block_size, demand.sums
     if old == new:
@@ -26,8 +26,9 @@ def reblocked(demand: Demand, block_size: int) -> Demand:
     # A shared prefix is where reuse ends in first prompts; in later ones the conversation's own history follows it.
     ends = (sums.reusable_blocks - sums.returning_blocks) / max(float(shared.blocks.sum()), 1e-9)
     ends = min(max(ends, 0.0), 1.0)
-    shorter = _joined(_cut(shared.times(ends), old, new), shared.times(1 - ends).scaled(ratio))
-    cut = with_runs(demand, _joined(_cut(own, old, new), _short(demand, own, new)), shorter)
+    ending, going_on = (replace(shared, counts=shared.counts * share) for share in (ends, 1 - ends))
+    shorter = Runs.joined(_cut(ending, old, new), replace(going_on, lengths=going_on.lengths * ratio))
+    cut = with_runs(demand, Runs.joined(_cut(own, old, new), _short(demand, own, new)), shorter)
     _, prompts, full = _blocks(sums, new)
     _, prompts_before, full_before = _blocks(sums, old)
     # The answers' blocks, where they are cached, too.
@@ -69,23 +70,15 @@ def _short(demand: Demand, own: Runs, new: int) -> Runs:
     length = float(_blocks(sums, new)[0][below].sum()) / prompts if prompts else 0.0
     if not missing or not length:
         return Runs(np.empty(0), np.empty(0), np.empty(0))
-    gaps = np.maximum(seconds / turns - demand.holding_seconds, 0.0)
-    return Runs(gaps, np.full(len(gaps), length), turns * missing / turns.sum())
+    times = np.maximum(seconds / turns - demand.use_seconds, 0.0)
+    return Runs(times, np.full(len(times), length), turns * missing / turns.sum())
 
 
 def _cut(runs: Runs, old: int, new: int) -> Runs:
     """Each run in new blocks: the mean of floor(x / new) over x from E·old to (E+1)·old - 1 tokens."""
     lengths = (_floors((runs.lengths + 1) * old, new) - _floors(runs.lengths * old, new)) / old
     kept = lengths > 0
-    return Runs(runs.gaps[kept], lengths[kept], runs.counts[kept])
-
-
-def _joined(first: Runs, second: Runs) -> Runs:
-    return Runs(
-        np.concatenate([first.gaps, second.gaps]),
-        np.concatenate([first.lengths, second.lengths]),
-        np.concatenate([first.counts, second.counts]),
-    )
+    return Runs(runs.times[kept], lengths[kept], runs.counts[kept])
 
 
 def _floors(end: Array, size: int) -> Array:
