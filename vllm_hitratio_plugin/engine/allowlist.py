@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
-#: Groups whose plugins a platform needs; both are filtered by the same list (ASCEND.md section 2).
+#: Groups whose plugins a platform needs; both are filtered by the same list (docs/vllm.md#how-plugins-load).
 _PLATFORMS = "vllm.platform_plugins"
 _GENERAL = "vllm.general_plugins"
 
