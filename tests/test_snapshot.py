@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.support.example_snapshots import snapshot
-from vllm_hitratio_plugin.metrics.collector import register_snapshots
+from vllm_hitratio_plugin.engine.registry import register_snapshots
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all, write
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR
 

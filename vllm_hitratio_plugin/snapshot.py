@@ -52,6 +52,7 @@ DEGRADATIONS = (
     "fit",
     "snapshot",
     "exporter",
+    "collector",
 )
 
 #: Rows of the table of runs that a snapshot carries at the most: its sums stay below 32 kB.
@@ -125,6 +126,9 @@ class Estimate:
     drift_significant: list[str] = field(default_factory=list)
     """The factors that changed beyond their standard errors, the one that explains most first."""
 
+    def __post_init__(self) -> None:
+        _expect("outcomes", self.outcomes, len(OUTCOMES), 0)
+
 
 @dataclass
 class Counters:
@@ -163,6 +167,10 @@ class Counters:
     interarrival_buckets: list[int] = field(default_factory=lambda: [0] * (len(INTERARRIVAL_BOUNDS) + 1))
     """Turns per bucket of ``INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
     interarrival_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        _expect("outcomes", self.outcomes, len(OUTCOMES))
+        _expect("interarrival_buckets", self.interarrival_buckets, len(INTERARRIVAL_BOUNDS) + 1)
 
     def copy(self) -> Counters:
         """The sums as they are now."""
@@ -248,6 +256,8 @@ class Snapshot:
     """How long ago that was, s."""
     sums: TrafficSums | None = None
     """Sums of the current window: what what-ifs are computed from."""
+    exporter: str | None = None
+    """URL of the engine's own exporter, with the address that it is bound to; None while there is none."""
     vllm: VllmCounters | None = None
     """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)
@@ -270,7 +280,15 @@ def from_json(text: bytes | str) -> Snapshot:
     Raises:
         ValueError: it is no snapshot; the message names the field.
     """
-    return _DECODER.decode(text)
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply to be a snapshot") from None
+
+
+def _expect(name: str, values: list[int], *lengths: int) -> None:
+    if len(values) not in lengths:
+        raise ValueError(f"{name} has {len(values)} numbers where {lengths[0]} are expected")
 
 
 def _plain(value: Any) -> list[Any]:
@@ -286,7 +304,10 @@ def _plain(value: Any) -> list[Any]:
 def _column(kind: Any, value: Any) -> Array:
     if not isinstance(value, list) or not all(type(number) in (int, float) for number in value):
         raise ValueError("a list of numbers is expected")
-    return np.array(value, dtype=float)
+    try:
+        return np.array(value, dtype=float)
+    except OverflowError:
+        raise ValueError("a number is too large") from None
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)

@@ -89,7 +89,7 @@ def test_standard_input(small_trace: str, capsys: pytest.CaptureFixture[str], mo
 def test_turn_lengths_get_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text("[[100, 200], [50, 300], [80, 10]]\n" * 50)
-    arguments = [str(path), "--capacities", "50", "--block-size", "16", "--conversations", "600", "--gap", "20"]
+    arguments = [str(path), "--capacities", "50", "--block-size", "16", "--conversations", "600", "--interarrival", "20"]
     answer = replay(capsys, *arguments, "--service-time", "fixed:1")
     (result,) = answer["results"]
     assert answer["trace"]["real_times"] is False

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vllm_hitratio_plugin.metrics.flow_record import to_record
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.cli import main
@@ -18,7 +17,7 @@ from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential
-from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot, to_json
 
 BLOCK_SIZE = 128
 
@@ -41,7 +40,7 @@ def snapshot() -> Snapshot:
     made = generate(draw_conversations(None, 2500), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
     monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
     for key, prompt in enumerate(made.prompts):
-        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, 0, 0, prompt.conversation))
+        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation))
         monitor.release(prompt.time, key)
     estimate = monitor.refresh(made.prompts[-1].time)
     return Snapshot(
@@ -57,7 +56,7 @@ def snapshot() -> Snapshot:
         True,
         counters=monitor.counters,
         estimate=estimate,
-        flow=to_record(monitor.sums),
+        sums=monitor.sums,
     )
 
 
@@ -65,7 +64,7 @@ def snapshot() -> Snapshot:
 def address(snapshot: Snapshot) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = snapshot.to_json().encode()
+            body = to_json(snapshot)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -207,11 +206,11 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
         (["TRACE", "--capacities", "0"], "at least 1"),
         (["TRACE", "--capacities", "100", "--target", "40"], "between 0 and 1"),
         (["TRACE", "--capacities", "100", "--load", "0"], "positive"),
-        (["TRACE", "--capacities", "1000", "--pinned", "5"], "--service-time"),
-        (["TRACE", "--capacities", "100", "--gap", "5"], "has its own times"),
+        (["TRACE", "--capacities", "1000", "--in-use", "5"], "--service-time"),
+        (["TRACE", "--capacities", "100", "--interarrival", "5"], "has its own times"),
         (["/no/such/trace", "--capacities", "100"], "no such file"),
         (["http://127.0.0.1:9"], "can't be reached"),
-        (["http://127.0.0.1:9", "--gap", "5"], "is for traces"),
+        (["http://127.0.0.1:9", "--interarrival", "5"], "is for traces"),
         (["http://[::1"], "is not an address of a server"),
         (["127.0.0.1:9"], "can't be reached"),
         (["127.0.0.1:9", "--timeout", "1e300"], "must be at most 86,400 s"),
@@ -234,8 +233,14 @@ def test_bad_input_is_one_sentence(
     [
         ("{", "models.json"),
         ('{"model": []}', "a list 'model'"),
-        ('{"model": [{"name": "a"}]}', "'source'"),
-        ('{"model": [{"name": "a", "source": "x", "lod": 2}]}', "model a: unrecognized arguments"),
+        ('{"model": [{"name": "a"}]}', "model a: Object missing required field `source`"),
+        ('{"model": [{"name": "a", "source": "x", "load": [0]}]}', "model a: Expected `float` > 0.0 - at `$.load[0]`"),
+        ('{"model": [{"source": "x", "block-bytes": "much"}]}', "model 1: Expected `float` > 0.0 - at `$.block_bytes`"),
+        (
+            '{"model": [{"source": "x", "capacities": 1, "capacity_gib": 1}]}',
+            "model 1: give --capacities or --capacity-gib, not both",
+        ),
+        ('{"model": [{"name": "a", "source": "x", "lod": 2}]}', "model a: Object contains unknown field `lod`"),
     ],
 )
 def test_a_bad_config_is_one_sentence(
