@@ -11,11 +11,12 @@ from examples.demo.workload import Timetable, identifier
 from vllm_hitratio_plugin.replay.trace import Prompt
 
 REQUEST_TIMEOUT = 120.0
-KEEP_ALIVE = 2.0
-"""Seconds that a connection may idle here: less than the 5 after which vLLM closes it, perhaps as it is used again."""
 
+#: Seconds that a connection may idle: fewer than the 5 after which vLLM closes it, perhaps just as it is used again.
+KEEP_ALIVE = 2.0
+
+#: Seconds after its time from which on a prompt counts as sent late.
 LATE = 0.1
-"""Seconds after its time from which on a prompt counts as sent late."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,8 @@ class Sent:
     answered: float
     error: str | None
     """Why there was no answer."""
-
     waited: bool
-    """Its conversation's previous answer was still to come at its time: sent as soon as that came (the paper's 80)."""
+    """It was due before the conversation's previous answer, and sent as soon as that came (the paper's 80)."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Tally:
 
     @property
     def late(self) -> int:
-        """Prompts sent after their time for another reason than the conversation's previous answer."""
+        """Prompts sent late for another reason than the conversation's previous answer."""
         return sum(each.sent - each.prompt.time > LATE and not each.waited for each in self.done)
 
     @property
@@ -53,13 +53,13 @@ class Tally:
         """Seconds from sending to the whole answer, sorted."""
         return sorted(each.answered - each.sent for each in self.done if each.error is None)
 
-    def within(self, begin: float, end: float) -> list[Sent]:
-        """Those sent in begin ≤ time < end and answered."""
-        return [each for each in self.done if begin <= each.sent < end and each.error is None]
+    def within(self, begin: float, end: float) -> int:
+        """Prompts sent in begin ≤ time < end and answered."""
+        return sum(begin <= each.sent < end and each.error is None for each in self.done)
 
 
+#: Called again and again during the load, with the seconds since its start.
 Watch = Callable[[float, Tally], Awaitable[None]]
-"""Called again and again during the load, with the seconds since its start."""
 
 
 async def drive(timetable: Timetable, url: str, model: str, watch: Watch, period: float) -> Tally:
@@ -67,28 +67,26 @@ async def drive(timetable: Timetable, url: str, model: str, watch: Watch, period
 
     `watch` is called every `period` seconds; what it raises ends the load and is raised.
     """
-    tally = Tally(len(timetable.trace.prompts))
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        driver = _Driver(timetable, f"{url}/v1/completions", model, session, tally)
+        driver = _Driver(timetable, f"{url}/v1/completions", model, session)
         tasks = [asyncio.create_task(driver.send_all()), asyncio.create_task(driver.watch(watch, period))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
+            for task in (*tasks, *driver.previous.values()):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    return tally
+    return driver.tally
 
 
 class _Driver:
-    def __init__(
-        self, timetable: Timetable, url: str, model: str, session: aiohttp.ClientSession, tally: Tally
-    ) -> None:
-        self.timetable, self.url, self.model, self.session, self.tally = timetable, url, model, session, tally
+    def __init__(self, timetable: Timetable, url: str, model: str, session: aiohttp.ClientSession) -> None:
+        self.timetable, self.url, self.model, self.session = timetable, url, model, session
+        self.tally = Tally(len(timetable.trace.prompts))
         self.began = time.monotonic()
         self.tokens: dict[str, list[int]] = {}
         self.previous: dict[str, asyncio.Task[None]] = {}
@@ -104,22 +102,15 @@ class _Driver:
             await watch(self.now(), self.tally)
 
     async def send_all(self) -> None:
-        tasks = []
-        try:
-            for prompt in self.timetable.trace.prompts:
-                await asyncio.sleep(max(0.0, prompt.time - self.now()))
-                number = str(prompt.conversation)
-                task = asyncio.create_task(self.send(prompt, number, self.previous.get(number)))
-                self.previous[number] = task
-                tasks.append(task)
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
+        for prompt in self.timetable.trace.prompts:
+            await asyncio.sleep(max(0.0, prompt.time - self.now()))
+            number = str(prompt.conversation)
+            self.previous[number] = asyncio.create_task(self.send(prompt, number, self.previous.get(number)))
+        await asyncio.gather(*self.previous.values())  # each waits for the one before it
 
     async def send(self, prompt: Prompt, number: str, previous: "asyncio.Task[None] | None") -> None:
         waited = previous is not None and not previous.done()
-        if previous is not None and waited:
+        if previous is not None:
             await previous
         sent = self.now()
         error = await self.post(prompt, number)
@@ -128,12 +119,8 @@ class _Driver:
     async def post(self, prompt: Prompt, number: str) -> str | None:
         if number not in self.tokens:
             self.tokens[number] = self.timetable.tokens(number)
-        body: dict[str, object] = {
-            "model": self.model,
-            "prompt": self.tokens[number][: prompt.tokens],
-            "max_tokens": 1,
-            "temperature": 0,
-        }
+        tokens = self.tokens[number][: prompt.tokens]
+        body: dict[str, object] = {"model": self.model, "prompt": tokens, "max_tokens": 1, "temperature": 0}
         conversation = identifier(number)
         if conversation is not None:
             body["vllm_xargs"] = {"conversation_id": conversation}

@@ -1,22 +1,23 @@
-"""The demo's last word: a table, the checks, and build/demo/report.json."""
+"""The demo's result: a table, the checks, and build/demo/report.json."""
 
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from examples.demo.outcome import ESTIMATORS, Outcome, Sample
+from examples.demo.outcome import Look, Outcome, by_outcome
 from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable
 from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.replay.turns import conversation_sample
+from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
-HEADLINE = ESTIMATORS[0]
-GAP_LIMIT = 0.02
-GAP_STDERRS = 3.0
+DIVERGENCE_LIMIT = 0.02
+DIVERGENCE_STDERRS = 3.0
 TARGET_LIMIT = 0.03
 
 
@@ -31,163 +32,185 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """Both trials of a demo. ``recommended`` is None where there was nothing to put to the test."""
+    """Both trials of a demo. ``recommended`` is None where no capacity was recommended."""
 
     settings: Settings
     mode: str
     """"vllm" or "virtual-time"."""
-
     reason: str | None
     """Why in virtual time."""
-
     first: Outcome
     recommended: Outcome | None
     load: Workload
-    """Of the conversations that started in the measured window, whole: what an all-knowing observer would say."""
-
+    """Of the whole conversations that started in the measured window: the truth that the estimates approach."""
+    phases: Mapping[str, float]
+    """Seconds by phase."""
     seconds: float
     """What the demo took, set-up of the environment not included."""
 
+    @property
+    def trials(self) -> list[Outcome]:
+        return [self.first] if self.recommended is None else [self.first, self.recommended]
 
-def describe_load(timetable: Timetable, sample: Sample, settings: Settings) -> Workload:
-    """The load's own figures, for the column beside the estimates."""
-    end = settings.warmup_seconds + settings.measured_seconds
-    started = timetable.started(end - sample.seconds, end)
-    return conversation_sample(started, BLOCK_SIZE).workload(len(started) / sample.seconds)
+
+def describe_load(timetable: Timetable, outcome: Outcome) -> Workload:
+    """The load's own figures, for the column next to the estimates."""
+    end, seconds = outcome.window.time, outcome.sample.seconds
+    started = timetable.started(end - seconds, end)
+    return conversation_sample(started, BLOCK_SIZE).workload(len(started) / seconds)
 
 
 def checks(report: Report) -> list[Check]:
     """What the demo promises, each with its figures."""
-    first, second, settings = report.first, report.recommended, report.settings
-    predicted = first.predicted.get(HEADLINE)
-    found: list[Check] = []
-    sample = first.sample
-    found.append(
+    first, settings, sample, estimate = report.first, report.settings, report.first.sample, report.first.estimate
+    observed, predicted, ceiling = estimate.observed, first.window.predicted, estimate.ceiling
+    divergence, stderr = estimate.divergence, estimate.divergence_stderr
+    reached = report.recommended.estimate.observed if report.recommended else None
+    failures = sum(each.sample.failures for each in report.trials)
+    error = None if observed is None or predicted is None else abs(observed - predicted)
+    stderrs = abs(divergence) / stderr if divergence is not None and stderr else None
+    miss = None if reached is None else abs(reached - settings.target)
+    degraded = sorted({reason for each in report.trials for reason in each.degraded})
+    found = [
         Check(
             "enough was measured",
             f"{sample.requests:,} requests (at least {settings.least_requests:,}),"
             f" {sample.conversations} conversations (at least {settings.least_conversations})",
             sample.requests >= settings.least_requests and sample.conversations >= settings.least_conversations,
-        )
-    )
-    failures = first.sample.failures + (second.sample.failures if second else 0)
-    found.append(Check("no request failed", f"{failures} failed", failures == 0))
-    found.append(
+        ),
+        Check("no request failed", f"{failures} failed", failures == 0),
         Check(
             "the hit ratio is well between 0 and its ceiling",
-            f"{_number(first.observed)} of {_number(first.ceiling)}",
-            first.observed is not None
-            and first.ceiling is not None
-            and 0.2 * first.ceiling <= first.observed <= 0.8 * first.ceiling,
-        )
-    )
-    gap = abs(first.observed - predicted) if first.observed is not None and predicted is not None else None
-    found.append(
+            f"{_number(observed)} of {_number(ceiling)}",
+            observed is not None and ceiling is not None and 0.2 * ceiling <= observed <= 0.8 * ceiling,
+        ),
         Check(
             "observed is what was predicted",
-            f"|{_number(first.observed)} - {_number(predicted)}| = {_number(gap)} (at most {GAP_LIMIT:g})",
-            gap is not None and gap <= GAP_LIMIT,
-        )
-    )
-    stderrs = abs(first.gap) / first.divergence_stderr if first.gap is not None and first.divergence_stderr else None
-    found.append(
+            f"|{_number(observed)} - {_number(predicted)}| = {_number(error)} (at most {DIVERGENCE_LIMIT:g})",
+            error is not None and error <= DIVERGENCE_LIMIT,
+        ),
         Check(
             "the difference is within its error",
-            f"{_number(first.gap)} is {_number(stderrs, 1)} standard errors of {_number(first.divergence_stderr)}"
-            f" (at most {GAP_STDERRS:g})",
-            stderrs is not None and stderrs <= GAP_STDERRS,
-        )
-    )
-    reached = second.observed if second else None
-    miss = abs(reached - first.target) if reached is not None else None
-    found.append(
+            f"{_number(divergence)} is {_number(stderrs, 1)} standard errors of {_number(stderr)}"
+            f" (at most {DIVERGENCE_STDERRS:g})",
+            stderrs is not None and stderrs <= DIVERGENCE_STDERRS,
+        ),
         Check(
             "the recommended capacity reaches the target",
-            f"|{_number(reached)} - {first.target:g}| = {_number(miss)} (at most {TARGET_LIMIT:g})",
+            f"|{_number(reached)} - {settings.target:g}| = {_number(miss)} (at most {TARGET_LIMIT:g})",
             miss is not None and miss <= TARGET_LIMIT,
-        )
-    )
+        ),
+        *(_outcomes_add_up(each) for each in report.trials),
+    ]
     if report.mode == "vllm":
-        found += [_counters_equal(each) for each in (first, second) if each is not None]
-        ports = [each.exporter_agrees for each in (first, second) if each is not None]
-        found.append(
-            Check(
-                "the engine's own exporter says the same as the server",
-                ", ".join("yes" if each else "no" for each in ports),
-                all(ports),
-            )
-        )
-    degraded = sorted({reason for each in (first, second) if each for reason in each.degraded})
-    found.append(Check("the plugin is whole", f"degraded: {', '.join(degraded) or 'nothing'}", not degraded))
+        found += [_counters_equal(each) for each in report.trials]
+        agree = [each.exporter_agrees for each in report.trials]
+        words = ", ".join("yes" if each else "no" for each in agree)
+        found.append(Check("the engine's own exporter says the same as the server", words, all(agree)))
+    found.append(Check("the plugin is not degraded", ", ".join(degraded) or "no reason given", not degraded))
     return found
 
 
-def _counters_equal(outcome: Outcome) -> Check:
-    hits = outcome.plugin_hit_tokens, outcome.engine_hit_tokens
-    prompts = outcome.plugin_prompt_tokens, outcome.engine_prompt_tokens
+def _outcomes_add_up(trial: Outcome) -> Check:
+    pairs = [
+        (round(trial.window.window_blocks), sum(trial.estimate.outcomes)),
+        (trial.final.prompt_blocks, sum(trial.final.outcomes)),
+    ]
+    words = [
+        f"{blocks:,} and {total:,} {when}" for (blocks, total), when in zip(pairs, ("measured", "in all"), strict=True)
+    ]
     return Check(
-        f"the plugin counts as vLLM does, at {outcome.capacity_blocks:,} blocks",
-        f"hit tokens {_count(hits[0])} and {_count(hits[1])}, prompt tokens {_count(prompts[0])} and"
-        f" {_count(prompts[1])}",
-        None not in (*hits, *prompts) and hits[0] == hits[1] and prompts[0] == prompts[1],
+        f"the outcomes add up to the prompt blocks, at {trial.capacity_blocks:,} blocks",
+        ", ".join(words),
+        all(blocks == total > 0 for blocks, total in pairs),
+    )
+
+
+def _counters_equal(trial: Outcome) -> Check:
+    ours, vllm = trial.final, trial.vllm
+    hits, prompts = (vllm.hits, vllm.queries) if vllm else (None, None)
+    return Check(
+        f"the plugin counts as vLLM does, at {trial.capacity_blocks:,} blocks",
+        f"hit tokens {ours.hit_tokens:,} and {_number(hits, 0)}, prompt tokens {ours.prompt_tokens:,} and"
+        f" {_number(prompts, 0)}",
+        ours.hit_tokens == hits and ours.prompt_tokens == prompts,
     )
 
 
 def table(report: Report) -> str:
-    """Everything for a person to read."""
-    first, second = report.first, report.recommended
-    sample, load = first.sample, report.load
-    lines = ["", f"At {first.capacity_blocks:,} blocks ({_where(report)})", ""]
-    stderr = {each: first.predicted_stderr.get(each) for each in ESTIMATORS}
-    difference = f"observed - predicted {_signed(first.gap)} ± {_number(first.divergence_stderr)}"
-    lines += _rows(
-        [
-            ("observed", _number(first.observed), ""),
-            (
-                "predicted, reuse_time",
-                _number(first.predicted.get(HEADLINE)),
-                f"± {_number(stderr[HEADLINE])}; {difference}",
-            ),
-            (
-                "predicted, mean_field",
-                _number(first.predicted.get("mean_field")),
-                f"± {_number(stderr['mean_field'])} (the paper's estimator)",
-            ),
-            ("ceiling", _number(first.ceiling), "no capacity hits more"),
-            ("T_C", f"{_number(first.characteristic_time, 2)} s", "how long an unused block survives"),
-        ]
-    )
-    lines += ["", f"  {'':24}{'estimated':>12}{'of the load':>14}"]
-    for name, estimate, truth, digits in (
-        ("λ0, conversations/s", first.arrival_rate, load.arrival_rate, 2),
-        ("E[M], turns", first.turns, load.turns, 2),
-        ("E[B], blocks", first.lifetime_blocks, load.lifetime_blocks, 1),
-        ("A_R, blocks", first.history_workload, load.history_workload, 1),
-        ("A_H^hash, blocks", first.reusable_workload, load.reusable_workload, 1),
+    """The whole result for a person to read."""
+    first, second, load, target = report.first, report.recommended, report.load, report.settings.target
+    estimate, sample = first.estimate, first.sample
+    where = f"a real vLLM {vllm_version()}"
+    if report.mode != "vllm":
+        where = f"the built-in block pool in virtual time, not a real vLLM: {report.reason}"
+    errors = {name: f"± {_number(estimate.predicted_stderr.get(name))}" for name in (REUSE_TIME, MEAN_FIELD)}
+    divergence = "-" if estimate.divergence is None else f"{estimate.divergence:+.4f}"
+    lines = ["", f"At {first.capacity_blocks:,} blocks ({where})", ""]
+    for name, value, note in (
+        ("observed", _number(estimate.observed), ""),
+        (
+            "predicted, reuse_time",
+            _number(first.window.predicted),
+            f"{errors[REUSE_TIME]}; observed - predicted {divergence} ± {_number(estimate.divergence_stderr)}",
+        ),
+        (
+            "predicted, mean_field",
+            _number(estimate.predicted.get(MEAN_FIELD)),
+            f"{errors[MEAN_FIELD]} (the paper's estimator)",
+        ),
+        ("ceiling", _number(estimate.ceiling), "no capacity hits more"),
+        ("T_C", f"{_number(estimate.characteristic_time, 2)} s", "how long an unused block stays cached"),
     ):
-        lines.append(f"  {name:24}{_number(estimate, digits):>12}{_number(truth, digits):>14}")
-    lines += ["", "  hit ratio against capacity"]
-    lines += [f"  {size:>8,} blocks  {value:.3f}  {'▇' * round(40 * value)}" for size, value in first.curve.items()]
-    size = "none" if first.recommended_blocks is None else f"{first.recommended_blocks:,} blocks"
-    if first.recommended_bytes is not None:
-        size += f", {first.recommended_bytes / 2**20:.1f} MiB"
-    lines += ["", f"Recommended for a hit ratio of {first.target:g}: {size}"]
+        lines.append(f"  {name:24}{value:>12}  {note}".rstrip())
+    lines += ["", f"  {'':24}{'estimated':>12}{'of the load':>14}"]
+    for name, field, digits in (
+        ("λ0, conversations/s", "arrival_rate", 2),
+        ("E[M], turns", "turns", 2),
+        ("E[B], blocks", "lifetime_blocks", 1),
+        ("A_R, blocks", "history_workload", 1),
+        ("A_H^hash, blocks", "reusable_workload", 1),
+    ):
+        estimated, truth = (_number(getattr(source, field), digits) for source in (estimate, load))
+        lines.append(f"  {name:24}{estimated:>12}{truth:>14}")
+    blocks = first.window.window_blocks
+    lines += ["", f"  {blocks:,.0f} prompt blocks by outcome"]
+    for name, count in by_outcome(estimate.outcomes).items() if estimate.outcomes else ():
+        lines += [f"  {name:24}{count:>12,}{count / blocks:>9.1%}"] if count else []
+    lines += ["", "  hit ratio by capacity"]
+    lines += [f"  {size:>8,} blocks  {value:.3f}  {'▇' * round(40 * value)}" for size, value in estimate.curve.items()]
+    size = "none"
+    if first.recommended_blocks is not None:
+        size = f"{first.recommended_blocks:,} blocks"
+        if first.block_bytes is not None:
+            size += f", {first.recommended_blocks * first.block_bytes / 2**20:.1f} MiB"
+    lines += ["", f"Recommended for a hit ratio of {target:g}: {size}"]
     if second is not None:
-        lines.append(f"Observed there, under the same load: {_number(second.observed)} (target {first.target:g})")
+        lines.append(f"Observed there, under the same load: {_number(second.estimate.observed)} (target {target:g})")
     lines += [
         "",
         f"Measured: {sample.requests:,} requests, {sample.conversations} conversations in {sample.seconds:.0f} s;"
         f" {sample.requests_per_second:.1f} requests/s of {sample.planned_per_second:.1f} planned,"
-        f" {sample.failures} failed, {sample.late} sent late{_latency(sample)}",
+        f" {sample.failures} failed, {sample.late} sent late{_latency(first)}",
         "",
+        *(f"  {'PASS' if each.passed else 'FAIL'}  {each.name}: {each.detail}" for each in checks(report)),
+        "",
+        *(f"  {name:36}{seconds:>6.1f} s" for name, seconds in report.phases.items()),
+        f"  {'in all':36}{report.seconds:>6.1f} s",
     ]
-    lines += [f"  {'PASS' if each.passed else 'FAIL'}  {each.name}: {each.detail}" for each in checks(report)]
     return "\n".join(lines)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: Report) -> dict[str, Any]:
     """What report.json holds; absent figures are null."""
-    first, second = report.first, report.recommended
+    first, second = _trial_json(report, report.first), report.recommended
+    workload = {
+        "arrival_rate": "arrival_rate",
+        "turns": "turns",
+        "lifetime_blocks": "lifetime_blocks",
+        "history_workload_blocks": "history_workload",
+        "reusable_workload_blocks": "reusable_workload",
+    }
     return {
         "mode": report.mode,
         "reason": report.reason,
@@ -196,43 +219,71 @@ def as_json(report: Report) -> dict[str, object]:
         "python_version": platform.python_version(),
         "cores": os.cpu_count(),
         "seconds": report.seconds,
-        "observed": first.observed,
-        "predicted": first.predicted,
-        "predicted_stderr": first.predicted_stderr,
-        "gap": first.gap,
-        "stderr": first.divergence_stderr,
-        "ceiling": first.ceiling,
-        "characteristic_time_seconds": first.characteristic_time,
-        "capacity_blocks": first.capacity_blocks,
+        "phases": dict(report.phases),
+        **{name: first[name] for name in ("observed", "predicted", "predicted_stderr", "gap")},
+        "stderr": first["gap_stderr"],
+        "ceiling": first["ceiling"],
+        "characteristic_time_seconds": first["characteristic_time"],
         "block_size_tokens": BLOCK_SIZE,
-        "target": first.target,
-        "recommended_blocks": first.recommended_blocks,
-        "observed_at_recommended": second.observed if second else None,
-        "predicted_at_recommended": second.predicted if second else None,
-        "requests": first.sample.requests,
-        "conversations": first.sample.conversations,
-        "vllm_hits_tokens": first.engine_hit_tokens,
-        "plugin_hits_tokens": first.plugin_hit_tokens,
+        **{name: first[name] for name in ("capacity_blocks", "target", "recommended_blocks")},
+        "observed_at_recommended": second.estimate.observed if second else None,
+        "predicted_at_recommended": second.estimate.predicted if second else None,
+        "requests": report.first.sample.requests,
+        "conversations": report.first.sample.conversations,
+        **{name: first[name] for name in ("prompt_blocks", "fates", "prompt_blocks_total", "fates_total")},
+        "vllm_hits_tokens": first["engine_hit_tokens"],
+        "plugin_hits_tokens": first["plugin_hit_tokens"],
         "workload": {
-            "estimated": {
-                "arrival_rate": first.arrival_rate,
-                "turns": first.turns,
-                "lifetime_blocks": first.lifetime_blocks,
-                "history_workload_blocks": first.history_workload,
-                "reusable_workload_blocks": first.reusable_workload,
-            },
-            "of_the_load": {
-                "arrival_rate": report.load.arrival_rate,
-                "turns": report.load.turns,
-                "lifetime_blocks": report.load.lifetime_blocks,
-                "history_workload_blocks": report.load.history_workload,
-                "reusable_workload_blocks": report.load.reusable_workload,
-            },
+            "estimated": {key: first[name] for key, name in workload.items()},
+            "of_the_load": {key: getattr(report.load, name) for key, name in workload.items()},
         },
-        "curve": {str(size): value for size, value in first.curve.items()},
+        "curve": first["curve"],
         "checks": [asdict(check) for check in checks(report)],
         "settings": asdict(report.settings) | {"output": str(report.settings.output)},
-        "trials": [asdict(each) for each in (first, second) if each is not None],
+        "trials": [_trial_json(report, each) for each in report.trials],
+    }
+
+
+def _trial_json(report: Report, trial: Outcome) -> dict[str, Any]:
+    estimate, final, vllm, recommended = trial.estimate, trial.final, trial.vllm, trial.recommended_blocks
+    same = (
+        *("observed", "predicted", "predicted_stderr", "ceiling", "characteristic_time", "arrival_rate"),
+        *("history_workload", "reusable_workload", "lifetime_blocks", "turns"),
+    )
+    return {
+        "capacity_blocks": trial.capacity_blocks,
+        "sample": asdict(trial.sample),
+        **{name: getattr(estimate, name) for name in same},
+        "gap": estimate.divergence,
+        "gap_stderr": estimate.divergence_stderr,
+        "target": report.settings.target,
+        "target_reachable": estimate.reachable,
+        "recommended_blocks": recommended,
+        "recommended_bytes": recommended * trial.block_bytes if recommended and trial.block_bytes else None,
+        "curve": {str(size): value for size, value in estimate.curve.items()},
+        "prompt_blocks": round(trial.window.window_blocks),
+        "fates": by_outcome(estimate.outcomes) if estimate.outcomes else {},
+        "prompt_blocks_total": final.prompt_blocks,
+        "fates_total": by_outcome(final.outcomes),
+        "plugin_hit_tokens": final.hit_tokens,
+        "plugin_prompt_tokens": final.prompt_tokens,
+        "engine_hit_tokens": vllm.hits if vllm else None,
+        "engine_prompt_tokens": vllm.queries if vllm else None,
+        "exporter_agrees": trial.exporter_agrees,
+        "degraded": list(trial.degraded),
+        "series": [_point(look) for look in trial.looks],
+    }
+
+
+def _point(look: Look) -> dict[str, float | None]:
+    return {
+        "time": look.time,
+        "observed": look.estimate.observed,
+        "predicted": look.predicted,
+        "gap_stderr": look.estimate.divergence_stderr,
+        "prompt_blocks": look.counters.prompt_blocks,
+        "hit_blocks": look.counters.hit_blocks,
+        "predicted_hit_blocks": look.counters.predicted_hit_blocks[REUSE_TIME],
     }
 
 
@@ -251,29 +302,12 @@ def vllm_version() -> str | None:
     return None
 
 
-def _where(report: Report) -> str:
-    if report.mode == "vllm":
-        return f"a real vLLM {vllm_version()}"
-    return f"the built-in block pool in virtual time, not a real vLLM: {report.reason}"
-
-
-def _rows(rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    return [f"  {name:24}{value:>12}  {note}".rstrip() for name, value, note in rows]
-
-
-def _formatted(form: Callable[[float], str]) -> Callable[[float | None], str]:
-    return lambda value: "-" if value is None else form(value)
-
-
-_signed = _formatted("{:+.4f}".format)
-_count = _formatted("{:,.0f}".format)
-
-
 def _number(value: float | None, digits: int = 4) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def _latency(sample: Sample) -> str:
-    if sample.latency_p50 is None or sample.latency_p99 is None:
+def _latency(trial: Outcome) -> str:
+    p50, p99 = trial.sample.latency_p50, trial.sample.latency_p99
+    if p50 is None or p99 is None:
         return ""
-    return f", answered in {1000 * sample.latency_p50:.0f} ms (median) and {1000 * sample.latency_p99:.0f} ms (99 %)"
+    return f", answered in {1000 * p50:.0f} ms (median) and {1000 * p99:.0f} ms (99th percentile)"

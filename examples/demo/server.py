@@ -1,28 +1,29 @@
-"""A real vLLM server for as long as a ``with`` block lasts."""
+"""A real vLLM server for as long as a ``with`` block lasts, and never longer than the demo."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from examples.demo.errors import DemoError
-from examples.demo.interrupts import held
 from examples.demo.progress import Progress
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 600.0
 STOP_TIMEOUT = 5.0
-REAP_TIMEOUT = 3.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ServerError(DemoError):
@@ -35,8 +36,7 @@ class Server:
 
     model: str
     capacity_blocks: int
-    """N: blocks the prefix cache can hold, vLLM's null block not among them."""
-
+    """N: blocks the prefix cache can hold, vLLM's null block not included."""
     port: int
     hitratio_port: int
     log: Path
@@ -49,7 +49,7 @@ class Server:
     @property
     def exporter_url(self) -> str:
         """The engine's own exporter."""
-        return f"http://{HOST}:{self.hitratio_port}/metrics"
+        return f"http://{HOST}:{self.hitratio_port}"
 
 
 @contextlib.contextmanager
@@ -58,8 +58,7 @@ def serve(
 ) -> Iterator[Server]:
     """Start vLLM on `model` with a cache of `capacity_blocks`, wait until it is healthy, and stop it at the end.
 
-    It runs in a process group of its own, all of which is gone when the block is left, in whatever way. (The ``vllm``
-    command does not work in the CPU distribution, its module does.) Raises :class:`ServerError`.
+    The CPU distribution's ``vllm`` command does not work, its module does. Raises :class:`ServerError`.
     """
     port = free_port()
     hitratio_port = hitratio_port if _is_free(hitratio_port) else free_port()
@@ -72,29 +71,48 @@ def serve(
         *plugin_options,
         *(("--hitratio-port", str(hitratio_port)) if plugin_options else ()),
     ]
-    log.parent.mkdir(parents=True, exist_ok=True)
-    process: subprocess.Popen[bytes] | None = None
+    process = start(command, log)
     try:
-        with log.open("wb") as output, held():
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | OFFLINE,
-                start_new_session=True,
-            )
         server = Server(str(model), capacity_blocks, port, hitratio_port, log, process)
         _wait_until_healthy(server)
         yield server
     finally:
-        if process is not None:
-            with held():
-                _stop(process)
+        stop(process)
+
+
+def start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process, the head of a process group of its own, that gets SIGTERM when this one ends in any way."""
+    parent = os.getpid()
+
+    def end_with_parent() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it ended before the call
+                os._exit(1)
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | OFFLINE,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the process group to end, and kill what is left of it, at once if a signal interrupts the waiting."""
+    try:
+        _end(process, signal.SIGTERM)
+    finally:
+        _end(process, signal.SIGKILL)
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -125,7 +143,7 @@ def _wait_until_healthy(server: Server) -> None:
             with urllib.request.urlopen(f"{server.url}/health", timeout=2):
                 progress.done(f"  {what}: up after {waited:.0f} s, log in {server.log}")
                 return
-        except (urllib.error.URLError, OSError):
+        except OSError:
             progress.show(f"  {what}: starting, {waited:.0f} s")
             time.sleep(0.25)
 
@@ -134,38 +152,20 @@ def _tail(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the whole process group: ask, wait, then kill; return when none of it is left."""
-    group = process.pid
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, number)
-        if _until(lambda: not _members(group), STOP_TIMEOUT):
-            break
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(REAP_TIMEOUT)
-    _until(lambda: not _exists(group), REAP_TIMEOUT)  # orphans are reaped by whoever adopted them, soon
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    _until(lambda: process.poll() is not None and not members(process.pid), STOP_TIMEOUT)
 
 
-def _until(holds: Callable[[], bool], timeout: float) -> bool:
+def _until(holds: Callable[[], bool], timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return True
 
 
-def _exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except OSError:
-        return False
-    return True
-
-
-def _members(group: int) -> list[int]:
-    """Processes of a group that still run; zombies, which only their new parent can reap, do not."""
+def members(group: int) -> list[int]:
+    """Processes of a group that still run; not zombies, which only their new parent can reap."""
     import psutil  # brought by vLLM
 
     found = []
