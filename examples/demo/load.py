@@ -21,15 +21,16 @@ LATE = 0.1
 
 @dataclass(frozen=True)
 class Sent:
-    """One prompt that was sent; times in seconds from the start of the load."""
+    """One prompt that was sent."""
 
-    prompt: Prompt
-    sent: float
-    answered: float
+    time: float
+    """Seconds from the start of the load."""
+    latency: float
+    """Seconds until the whole answer."""
+    late: bool
+    """Sent late, and not because its conversation's previous answer was still to come (the paper's 80)."""
     error: str | None
     """Why there was no answer."""
-    waited: bool
-    """It was due before the conversation's previous answer, and sent as soon as that came (the paper's 80)."""
 
 
 @dataclass
@@ -44,18 +45,8 @@ class Tally:
         return [each for each in self.done if each.error is not None]
 
     @property
-    def late(self) -> int:
-        """Prompts sent late for another reason than the conversation's previous answer."""
-        return sum(each.sent - each.prompt.time > LATE and not each.waited for each in self.done)
-
-    @property
-    def latencies(self) -> list[float]:
-        """Seconds from sending to the whole answer, sorted."""
-        return sorted(each.answered - each.sent for each in self.done if each.error is None)
-
-    def within(self, begin: float, end: float) -> int:
-        """Prompts sent in begin ≤ time < end and answered."""
-        return sum(begin <= each.sent < end and each.error is None for each in self.done)
+    def answered(self) -> list[Sent]:
+        return [each for each in self.done if each.error is None]
 
 
 #: Called again and again during the load, with the seconds since its start.
@@ -109,19 +100,19 @@ class _Driver:
         await asyncio.gather(*self.previous.values())  # each waits for the one before it
 
     async def send(self, prompt: Prompt, number: str, previous: "asyncio.Task[None] | None") -> None:
-        waited = previous is not None and not previous.done()
+        waits = previous is not None and not previous.done()
         if previous is not None:
             await previous
         sent = self.now()
         error = await self.post(prompt, number)
-        self.tally.done.append(Sent(prompt, sent, self.now(), error, waited))
+        self.tally.done.append(Sent(sent, self.now() - sent, sent - prompt.time > LATE and not waits, error))
 
     async def post(self, prompt: Prompt, number: str) -> str | None:
+        """Why there was no answer; None: there was one."""
         if number not in self.tokens:
             self.tokens[number] = self.timetable.tokens(number)
-        tokens = self.tokens[number][: prompt.tokens]
+        tokens, conversation = self.tokens[number][: prompt.tokens], identifier(number)
         body: dict[str, object] = {"model": self.model, "prompt": tokens, "max_tokens": 1, "temperature": 0}
-        conversation = identifier(number)
         if conversation is not None:
             body["vllm_xargs"] = {"conversation_id": conversation}
         try:

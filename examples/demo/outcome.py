@@ -20,6 +20,11 @@ class Look:
     """Prompt blocks of the window that the estimate is over."""
 
     @property
+    def begin(self) -> float:
+        """Begin of that window."""
+        return self.time - self.estimate.window_seconds
+
+    @property
     def predicted(self) -> float | None:
         """The headline prediction."""
         return self.estimate.predicted.get(REUSE_TIME)

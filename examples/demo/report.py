@@ -55,9 +55,8 @@ class Report:
 
 def describe_load(timetable: Timetable, outcome: Outcome) -> Workload:
     """The load's own figures, for the column next to the estimates."""
-    end, seconds = outcome.window.time, outcome.sample.seconds
-    started = timetable.started(end - seconds, end)
-    return conversation_sample(started, BLOCK_SIZE).workload(len(started) / seconds)
+    started = timetable.started(outcome.window.begin, outcome.window.time)
+    return conversation_sample(started, BLOCK_SIZE).workload(len(started) / outcome.sample.seconds)
 
 
 def checks(report: Report) -> list[Check]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,6 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-class ServerError(DemoError):
-    """The server did not start, or died; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +54,10 @@ def serve(
 ) -> Iterator[Server]:
     """Start vLLM on `model` with a cache of `capacity_blocks`, wait until it is healthy, and stop it at the end.
 
-    The CPU distribution's ``vllm`` command does not work, its module does. Raises :class:`ServerError`.
+    The CPU distribution's ``vllm`` command does not work, its module does. Raises :class:`DemoError` with the last
+    lines of the log if it does not start.
     """
-    port = free_port()
-    hitratio_port = hitratio_port if _is_free(hitratio_port) else free_port()
+    port, hitratio_port = free_port(), free_port(hitratio_port)
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--load-format", "dummy", "--enforce-eager"),
@@ -111,34 +107,22 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         _end(process, signal.SIGKILL)
 
 
-def free_port() -> int:
-    """A port on which no process listens now."""
+def free_port(wanted: int = 0) -> int:
+    """A port on which no process listens now: the wanted one if it is free."""
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, wanted))
+        except OSError:
+            probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
-
-
 def _wait_until_healthy(server: Server) -> None:
-    progress = Progress()
-    began = time.monotonic()
+    progress, began, waited = Progress(), time.monotonic(), 0.0
     what = f"vLLM with {server.capacity_blocks:,} blocks on port {server.port}"
-    while True:
-        waited = time.monotonic() - began
-        if server.process.poll() is not None:
-            raise ServerError(f"vLLM ended with code {server.process.returncode}\n{_tail(server.log)}")
-        if waited > START_TIMEOUT:
-            raise ServerError(f"vLLM was not healthy after {START_TIMEOUT:.0f} s\n{_tail(server.log)}")
+    while waited < START_TIMEOUT and server.process.poll() is None:
         try:
             with urllib.request.urlopen(f"{server.url}/health", timeout=2):
                 progress.done(f"  {what}: up after {waited:.0f} s, log in {server.log}")
@@ -146,21 +130,18 @@ def _wait_until_healthy(server: Server) -> None:
         except OSError:
             progress.show(f"  {what}: starting, {waited:.0f} s")
             time.sleep(0.25)
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+        waited = time.monotonic() - began
+    code = server.process.poll()
+    problem = f"was not healthy after {waited:.0f} s" if code is None else f"ended with code {code}"
+    tail = server.log.read_text(errors="replace").splitlines()[-15:]
+    raise DemoError("\n".join([f"vLLM {problem}", *tail]))
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    _until(lambda: process.poll() is not None and not members(process.pid), STOP_TIMEOUT)
-
-
-def _until(holds: Callable[[], bool], timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds() and time.monotonic() < deadline:
+    deadline = time.monotonic() + STOP_TIMEOUT
+    while (process.poll() is None or members(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

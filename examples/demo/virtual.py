@@ -37,15 +37,15 @@ def run_virtual_trial(settings: Settings, timetable: Timetable, capacity_blocks:
     watch.look(timetable.seconds)
     window = window_look(watch.looks, settings.end_seconds)
     assert window is not None
-    begin, end = window.time - window.estimate.window_seconds, window.time
-    requests = timetable.planned(begin, end)
-    rate = requests / (end - begin)
+    seconds = window.estimate.window_seconds
+    requests = timetable.planned(window.begin, window.time)
+    conversations = len(timetable.started(window.begin, window.time))
     return Outcome(
         capacity_blocks=capacity_blocks,
-        sample=Sample(end - begin, requests, len(timetable.started(begin, end)), rate, rate),
+        sample=Sample(seconds, requests, conversations, requests / seconds, requests / seconds),
         window=window,
         looks=watch.looks,
-        final=monitor.counters.copy(),
+        final=monitor.counters,
     )
 
 
@@ -66,4 +66,4 @@ class _Watch:
 
     def look(self, time: float) -> None:
         estimate = self.monitor.refresh(time)
-        self.looks.append(Look(time, estimate, self.monitor.counters.copy(), self.monitor.sums.prompt_blocks))
+        self.looks.append(Look(time, estimate, self.monitor.counters, self.monitor.sums.prompt_blocks))
