@@ -1,4 +1,4 @@
-"""``make demo``: two real servers under the same load, what the plugin says about them, and whether it is right."""
+"""`make demo`: two real servers under the same load, what the plugin says about them, and whether it is right."""
 
 import argparse
 import importlib.util
@@ -11,12 +11,11 @@ from examples.demo.interrupts import Interrupted, interruptible
 from examples.demo.outcome import Outcome
 from examples.demo.phases import Phases
 from examples.demo.picture import draw
-from examples.demo.report import Report, checks, describe_load, table, write_json
+from examples.demo.report import Report, describe_load, table, write_json
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS, Settings
 from examples.demo.workload import Timetable, draw_timetable
-from vllm_hitratio_plugin.cli.values import count, positive, ratio, seed
+from vllm_hitratio_plugin.cli.values import MOST, count, positive, ratio, seed
 
-STAMP = Path(".venv/stamp")
 LEAST_BLOCKS = MAX_PROMPT_TOKENS // BLOCK_SIZE + 1
 
 #: Runs the load at a capacity, in blocks; the name is for its log and for the phases.
@@ -61,7 +60,6 @@ def run(settings: Settings, reason: str | None) -> int:
         second = trial(first.recommended_blocks, "server-2")
     report = Report(
         settings=settings,
-        mode="vllm" if reason is None else "virtual-time",
         reason=reason,
         first=first,
         recommended=second,
@@ -72,20 +70,13 @@ def run(settings: Settings, reason: str | None) -> int:
     draw(report, settings.output / "hitratio.png")
     write_json(report, settings.output / "report.json")
     print(f"{table(report)}\n\n{settings.output}/report.json, {settings.output}/hitratio.png")
-    return 0 if all(check.passed for check in checks(report)) else 1
+    return 0 if all(check.passed for check in report.checks) else 1
 
 
 def why_virtual() -> str | None:
     """Why no real vLLM can be started here; None where it can."""
     missing = [name for name in ("vllm", "torch", "aiohttp") if importlib.util.find_spec(name) is None]
-    if not missing:
-        return None
-    if STAMP.is_file():
-        for line in STAMP.read_text().splitlines():
-            name, _, value = line.partition("=")
-            if name == "engine" and value.startswith("none"):
-                return value.removeprefix("none").strip(" ()") or "not installed"
-    return f"{' and '.join(missing)} not installed"
+    return f"{' and '.join(missing)} not installed" if missing else None
 
 
 def _real_trial(settings: Settings, timetable: Timetable, phases: Phases) -> Trial:
@@ -108,45 +99,34 @@ def _virtual_trial(settings: Settings, timetable: Timetable, phases: Phases) -> 
 
 
 def _parse(arguments: list[str] | None) -> tuple[Settings, bool]:
-    usual = Settings()
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
     for flag, field, kind, words in (
         ("--output", "output", Path, "folder for everything that is written"),
         ("--seed", "seed", seed, "of the load"),
         ("--rate", "conversations_per_second", positive, "conversations per second"),
         ("--think", "think_seconds", positive, "mean think time, seconds"),
-        ("--warmup", "warmup_seconds", positive, "seconds"),
-        ("--measured", "measured_seconds", positive, "seconds"),
-        ("--capacity", "capacity_blocks", _blocks, "of the first server, blocks"),
+        ("--warmup", "warmup_seconds", positive, "seconds before the measured window"),
+        ("--measured", "measured_seconds", positive, "seconds of the plugin's window"),
+        ("--capacity", "capacity_blocks", _from_to(LEAST_BLOCKS, MOST), "of the first server, blocks"),
         ("--target", "target", ratio, "hit ratio to recommend a capacity for"),
-        ("--port", "hitratio_port", _port, "of the engine's own exporter"),
+        ("--port", "hitratio_port", _from_to(1, 65535), "of the engine's own exporter"),
     ):
-        parser.add_argument(
-            flag,
-            dest=field,
-            type=kind,
-            default=getattr(usual, field),
-            metavar=flag.removeprefix("--").upper(),
-            help=f"{words} (%(default)s)",
-        )
+        usual = getattr(Settings, field)
+        parser.add_argument(flag, dest=field, type=kind, default=usual, metavar="X", help=f"{words} (%(default)s)")
     parser.add_argument("--virtual", action="store_true", help="in virtual time, even where vLLM is installed")
     options = vars(parser.parse_args(arguments))
     virtual: bool = options.pop("virtual")
     return Settings(**options), virtual
 
 
-def _blocks(text: str) -> int:
-    blocks = count(text)
-    if blocks < LEAST_BLOCKS:
-        raise argparse.ArgumentTypeError(f"must be at least {LEAST_BLOCKS} blocks, the longest prompt, not {text!r}")
-    return blocks
+def _from_to(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = count(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least:,} to {most:,}, not {text!r}")
+        return value
 
-
-def _port(text: str) -> int:
-    port = count(text)
-    if port > 65535:
-        raise argparse.ArgumentTypeError(f"must be at most 65535, not {text!r}")
-    return port
+    return read
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ class Outcome:
         recommended = self.estimate.recommended_blocks
         return None if recommended is None else ceil(recommended)
 
+    @property
+    def recommended_bytes(self) -> int | None:
+        blocks = self.recommended_blocks
+        return None if blocks is None or self.block_bytes is None else blocks * self.block_bytes
+
 
 def window_look(looks: Sequence[Look], end: float) -> Look | None:
     """The first look whose fit covers the measured window up to `end`, and little more."""
@@ -86,5 +91,5 @@ def window_look(looks: Sequence[Look], end: float) -> Look | None:
 
 
 def by_outcome(blocks: Sequence[int]) -> dict[str, int]:
-    """Prompt blocks by the name of their outcome and its reason, "hit/local" for instance."""
-    return {"/".join(names): count for names, count in zip(OUTCOMES, blocks, strict=True)}
+    """Prompt blocks by outcome and reason, "hit/local" for instance; empty where nothing was measured."""
+    return {"/".join(names): count for names, count in zip(OUTCOMES, blocks, strict=bool(blocks))}

@@ -1,6 +1,7 @@
 """The demo in one picture: predicted and observed over time, and the hit ratio by capacity."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ STYLE = {
     "legend.framealpha": 0.95,
     "legend.edgecolor": "none",
 }
-BIN_SECONDS = 10.0
+BIN_LOOKS = 5
 INTERVAL = 1.96
 
 
@@ -36,7 +37,7 @@ def draw(report: Report, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    where = "on a real vLLM" if report.mode == "vllm" else "in virtual time"
+    where = "on a real vLLM" if report.reason is None else "in virtual time"
     sample = report.first.sample
     title = (
         f"Prefix-cache hit ratio, predicted and observed: {sample.requests:,} requests of"
@@ -63,7 +64,7 @@ def _over_time(axes: Any, report: Report) -> None:
         axes.plot(times, predicted, color=PREDICTED, linewidth=2.2, label="predicted (reuse_time)")
         axes.plot(times, [look.estimate.observed for look in looks], color=OBSERVED, linewidth=2.2, label="observed")
     middles, hits, expected = _bins(first.looks)
-    every = f"each {BIN_SECONDS:.0f} s"
+    every = f"each {BIN_LOOKS * settings.interval_seconds:g} s"
     axes.plot(middles, hits, "o", color=OBSERVED, markersize=4, alpha=0.55, label=f"observed, {every}")
     axes.plot(middles, expected, "_", color=PREDICTED, markersize=10, alpha=0.8, label=f"predicted, {every}")
     begin, end = settings.warmup_seconds, settings.end_seconds
@@ -121,18 +122,12 @@ def _top(outcome: Outcome) -> float:
 
 
 def _bins(looks: Sequence[Look]) -> tuple[list[float], list[float], list[float]]:
-    """Ratios of what the counters gained in each `BIN_SECONDS`: middles, observed, predicted."""
-    middles: list[float] = []
-    hits: list[float] = []
-    expected: list[float] = []
-    last = looks[0] if looks else None
-    for look in looks[1:]:
-        if last is None or look.time - last.time < BIN_SECONDS:
-            continue
-        gained = look.counters.since(last.counters)
+    """Ratios of what the counters gained between every fifth look: middles, observed, predicted."""
+    rows = []
+    for before, after in pairwise(looks[::BIN_LOOKS]):
+        gained = after.counters.since(before.counters)
         if gained.prompt_blocks:
-            middles.append((look.time + last.time) / 2)
-            hits.append(gained.hit_blocks / gained.prompt_blocks)
-            expected.append(gained.predicted_hit_blocks[REUSE_TIME] / gained.prompt_blocks)
-            last = look
-    return middles, hits, expected
+            hits, expected = gained.hit_blocks, gained.predicted_hit_blocks[REUSE_TIME]
+            rows.append(((before.time + after.time) / 2, hits / gained.prompt_blocks, expected / gained.prompt_blocks))
+    middles, observed, predicted = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    return middles, observed, predicted

@@ -1,4 +1,4 @@
-"""The demo's result: a table, the checks, and build/demo/report.json."""
+"""The demo's result: a table, and build/demo/report.json."""
 
 import importlib.metadata
 import json
@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.demo.checks import Check, check, number
 from examples.demo.outcome import Look, Outcome, by_outcome
 from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable
@@ -16,18 +17,14 @@ from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.replay.turns import conversation_sample
 from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
-DIVERGENCE_LIMIT = 0.02
-DIVERGENCE_STDERRS = 3.0
-TARGET_LIMIT = 0.03
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that must hold."""
-
-    name: str
-    detail: str
-    passed: bool
+#: What is known of the load and estimated from it: words, digits, key of the JSON, attribute.
+WORKLOAD = (
+    ("λ0, conversations/s", 2, "arrival_rate", "arrival_rate"),
+    ("E[M], turns", 2, "turns", "turns"),
+    ("E[B], blocks", 1, "lifetime_blocks", "lifetime_blocks"),
+    ("A_R, blocks", 1, "history_workload_blocks", "history_workload"),
+    ("A_H^hash, blocks", 1, "reusable_workload_blocks", "reusable_workload"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,8 @@ class Report:
     """Both trials of a demo. ``recommended`` is None where no capacity was recommended."""
 
     settings: Settings
-    mode: str
-    """"vllm" or "virtual-time"."""
     reason: str | None
-    """Why in virtual time."""
+    """Why in virtual time; None: on a real vLLM."""
     first: Outcome
     recommended: Outcome | None
     load: Workload
@@ -52,6 +47,10 @@ class Report:
     def trials(self) -> list[Outcome]:
         return [self.first] if self.recommended is None else [self.first, self.recommended]
 
+    @property
+    def checks(self) -> list[Check]:
+        return check(self.settings, self.trials)
+
 
 def describe_load(timetable: Timetable, outcome: Outcome) -> Workload:
     """The load's own figures, for the column next to the estimates."""
@@ -59,161 +58,65 @@ def describe_load(timetable: Timetable, outcome: Outcome) -> Workload:
     return conversation_sample(started, BLOCK_SIZE).workload(len(started) / outcome.sample.seconds)
 
 
-def checks(report: Report) -> list[Check]:
-    """What the demo promises, each with its figures."""
-    first, settings, sample, estimate = report.first, report.settings, report.first.sample, report.first.estimate
-    observed, predicted, ceiling = estimate.observed, first.window.predicted, estimate.ceiling
-    divergence, stderr = estimate.divergence, estimate.divergence_stderr
-    reached = report.recommended.estimate.observed if report.recommended else None
-    failures = sum(each.sample.failures for each in report.trials)
-    error = None if observed is None or predicted is None else abs(observed - predicted)
-    stderrs = abs(divergence) / stderr if divergence is not None and stderr else None
-    miss = None if reached is None else abs(reached - settings.target)
-    degraded = sorted({reason for each in report.trials for reason in each.degraded})
-    found = [
-        Check(
-            "enough was measured",
-            f"{sample.requests:,} requests (at least {settings.least_requests:,}),"
-            f" {sample.conversations} conversations (at least {settings.least_conversations})",
-            sample.requests >= settings.least_requests and sample.conversations >= settings.least_conversations,
-        ),
-        Check("no request failed", f"{failures} failed", failures == 0),
-        Check(
-            "the hit ratio is well between 0 and its ceiling",
-            f"{_number(observed)} of {_number(ceiling)}",
-            observed is not None and ceiling is not None and 0.2 * ceiling <= observed <= 0.8 * ceiling,
-        ),
-        Check(
-            "observed is what was predicted",
-            f"|{_number(observed)} - {_number(predicted)}| = {_number(error)} (at most {DIVERGENCE_LIMIT:g})",
-            error is not None and error <= DIVERGENCE_LIMIT,
-        ),
-        Check(
-            "the difference is within its error",
-            f"{_number(divergence)} is {_number(stderrs, 1)} standard errors of {_number(stderr)}"
-            f" (at most {DIVERGENCE_STDERRS:g})",
-            stderrs is not None and stderrs <= DIVERGENCE_STDERRS,
-        ),
-        Check(
-            "the recommended capacity reaches the target",
-            f"|{_number(reached)} - {settings.target:g}| = {_number(miss)} (at most {TARGET_LIMIT:g})",
-            miss is not None and miss <= TARGET_LIMIT,
-        ),
-        *(_outcomes_add_up(each) for each in report.trials),
-    ]
-    if report.mode == "vllm":
-        found += [_counters_equal(each) for each in report.trials]
-        agree = [each.exporter_agrees for each in report.trials]
-        words = ", ".join("yes" if each else "no" for each in agree)
-        found.append(Check("the engine's own exporter says the same as the server", words, all(agree)))
-    found.append(Check("the plugin is not degraded", ", ".join(degraded) or "no reason given", not degraded))
-    return found
-
-
-def _outcomes_add_up(trial: Outcome) -> Check:
-    pairs = [
-        (round(trial.window.window_blocks), sum(trial.estimate.outcomes)),
-        (trial.final.prompt_blocks, sum(trial.final.outcomes)),
-    ]
-    words = [
-        f"{blocks:,} and {total:,} {when}" for (blocks, total), when in zip(pairs, ("measured", "in all"), strict=True)
-    ]
-    return Check(
-        f"the outcomes add up to the prompt blocks, at {trial.capacity_blocks:,} blocks",
-        ", ".join(words),
-        all(blocks == total > 0 for blocks, total in pairs),
-    )
-
-
-def _counters_equal(trial: Outcome) -> Check:
-    ours, vllm = trial.final, trial.vllm
-    hits, prompts = (vllm.hits, vllm.queries) if vllm else (None, None)
-    return Check(
-        f"the plugin counts as vLLM does, at {trial.capacity_blocks:,} blocks",
-        f"hit tokens {ours.hit_tokens:,} and {_number(hits, 0)}, prompt tokens {ours.prompt_tokens:,} and"
-        f" {_number(prompts, 0)}",
-        ours.hit_tokens == hits and ours.prompt_tokens == prompts,
-    )
-
-
 def table(report: Report) -> str:
     """The whole result for a person to read."""
-    first, second, load, target = report.first, report.recommended, report.load, report.settings.target
-    estimate, sample = first.estimate, first.sample
+    first, second, target = report.first, report.recommended, report.settings.target
+    estimate, sample, blocks = first.estimate, first.sample, first.window.window_blocks
+    reuse, mean_field = (f"± {number(estimate.predicted_stderr.get(name))}" for name in (REUSE_TIME, MEAN_FIELD))
+    difference = f"observed - predicted {number(estimate.divergence)} ± {number(estimate.divergence_stderr)}"
     where = f"a real vLLM {vllm_version()}"
-    if report.mode != "vllm":
+    if report.reason is not None:
         where = f"the built-in block pool in virtual time, not a real vLLM: {report.reason}"
-    errors = {name: f"± {_number(estimate.predicted_stderr.get(name))}" for name in (REUSE_TIME, MEAN_FIELD)}
-    divergence = "-" if estimate.divergence is None else f"{estimate.divergence:+.4f}"
-    lines = ["", f"At {first.capacity_blocks:,} blocks ({where})", ""]
-    for name, value, note in (
-        ("observed", _number(estimate.observed), ""),
-        (
-            "predicted, reuse_time",
-            _number(first.window.predicted),
-            f"{errors[REUSE_TIME]}; observed - predicted {divergence} ± {_number(estimate.divergence_stderr)}",
-        ),
-        (
-            "predicted, mean_field",
-            _number(estimate.predicted.get(MEAN_FIELD)),
-            f"{errors[MEAN_FIELD]} (the paper's estimator)",
-        ),
-        ("ceiling", _number(estimate.ceiling), "no capacity hits more"),
-        ("T_C", f"{_number(estimate.characteristic_time, 2)} s", "how long an unused block stays cached"),
-    ):
-        lines.append(f"  {name:24}{value:>12}  {note}".rstrip())
-    lines += ["", f"  {'':24}{'estimated':>12}{'of the load':>14}"]
-    for name, field, digits in (
-        ("λ0, conversations/s", "arrival_rate", 2),
-        ("E[M], turns", "turns", 2),
-        ("E[B], blocks", "lifetime_blocks", 1),
-        ("A_R, blocks", "history_workload", 1),
-        ("A_H^hash, blocks", "reusable_workload", 1),
-    ):
-        estimated, truth = (_number(getattr(source, field), digits) for source in (estimate, load))
-        lines.append(f"  {name:24}{estimated:>12}{truth:>14}")
-    blocks = first.window.window_blocks
-    lines += ["", f"  {blocks:,.0f} prompt blocks by outcome"]
-    for name, count in by_outcome(estimate.outcomes).items() if estimate.outcomes else ():
-        lines += [f"  {name:24}{count:>12,}{count / blocks:>9.1%}"] if count else []
-    lines += ["", "  hit ratio by capacity"]
-    lines += [f"  {size:>8,} blocks  {value:.3f}  {'▇' * round(40 * value)}" for size, value in estimate.curve.items()]
-    size = "none"
-    if first.recommended_blocks is not None:
-        size = f"{first.recommended_blocks:,} blocks"
-        if first.block_bytes is not None:
-            size += f", {first.recommended_blocks * first.block_bytes / 2**20:.1f} MiB"
-    lines += ["", f"Recommended for a hit ratio of {target:g}: {size}"]
-    if second is not None:
-        lines.append(f"Observed there, under the same load: {_number(second.estimate.observed)} (target {target:g})")
-    lines += [
-        "",
-        f"Measured: {sample.requests:,} requests, {sample.conversations} conversations in {sample.seconds:.0f} s;"
-        f" {sample.requests_per_second:.1f} requests/s of {sample.planned_per_second:.1f} planned,"
-        f" {sample.failures} failed, {sample.late} sent late{_latency(first)}",
-        "",
-        *(f"  {'PASS' if each.passed else 'FAIL'}  {each.name}: {each.detail}" for each in checks(report)),
-        "",
-        *(f"  {name:36}{seconds:>6.1f} s" for name, seconds in report.phases.items()),
-        f"  {'in all':36}{report.seconds:>6.1f} s",
+    recommended = "none" if first.recommended_blocks is None else f"{first.recommended_blocks:,} blocks"
+    if first.recommended_bytes is not None:
+        recommended += f", {first.recommended_bytes / 2**20:.1f} MiB"
+    latency = ""
+    if sample.latency_p50 is not None and sample.latency_p99 is not None:
+        latency = (
+            f", answered in {1000 * sample.latency_p50:.0f} ms (median), {1000 * sample.latency_p99:.0f} ms (99 %)"
+        )
+    lines = [
+        f"\nAt {first.capacity_blocks:,} blocks ({where})\n",
+        f"  {'observed':24}{number(estimate.observed):>12}",
+        f"  {'predicted, reuse_time':24}{number(first.window.predicted):>12}  {reuse}; {difference}",
+        f"  {'predicted, mean_field':24}{number(estimate.predicted.get(MEAN_FIELD)):>12}  {mean_field}"
+        " (the paper's estimator)",
+        f"  {'ceiling':24}{number(estimate.ceiling):>12}  no capacity hits more",
+        f"  {'T_C':24}{number(estimate.characteristic_time, 2):>10} s  how long an unused block stays cached",
+        f"\n  {'':24}{'estimated':>12}{'of the load':>14}",
     ]
-    return "\n".join(lines)
+    for words, digits, _, name in WORKLOAD:
+        estimated, truth = (number(getattr(source, name), digits) for source in (estimate, report.load))
+        lines.append(f"  {words:24}{estimated:>12}{truth:>14}")
+    lines.append(f"\n  {'prompt blocks':24}{blocks:>12,.0f}")
+    lines += [
+        f"  {name:24}{count:>12,}{count / blocks:>14.1%}"
+        for name, count in by_outcome(estimate.outcomes).items()
+        if count
+    ]
+    lines.append("\n  hit ratio by capacity")
+    lines += [f"  {size:>8,} blocks  {value:.3f}  {'▇' * round(40 * value)}" for size, value in estimate.curve.items()]
+    lines.append(f"\nRecommended for a hit ratio of {target:g}: {recommended}")
+    if second is not None:
+        lines.append(f"Observed there, under the same load: {number(second.estimate.observed)} (target {target:g})")
+    lines.append(
+        f"\nMeasured: {sample.requests:,} requests, {sample.conversations} conversations in {sample.seconds:.0f} s;"
+        f" {sample.requests_per_second:.1f} requests/s of {sample.planned_per_second:.1f} planned,"
+        f" {sample.failures} failed, {sample.late} sent late{latency}\n"
+    )
+    lines += [f"  {'PASS' if each.passed else 'FAIL'}  {each.name}: {each.detail}" for each in report.checks]
+    lines += ["", *(f"  {name:32}{seconds:>7.1f} s" for name, seconds in report.phases.items())]
+    return "\n".join([*lines, f"  {'in all':32}{report.seconds:>7.1f} s"])
 
 
 def as_json(report: Report) -> dict[str, Any]:
     """What report.json holds; absent figures are null."""
-    first, second = _trial_json(report, report.first), report.recommended
-    workload = {
-        "arrival_rate": "arrival_rate",
-        "turns": "turns",
-        "lifetime_blocks": "lifetime_blocks",
-        "history_workload_blocks": "history_workload",
-        "reusable_workload_blocks": "reusable_workload",
-    }
+    trials = [_trial_json(report.settings, each) for each in report.trials]
+    first, real, second = trials[0], report.reason is None, report.recommended
     return {
-        "mode": report.mode,
+        "mode": "vllm" if real else "virtual-time",
         "reason": report.reason,
-        "vllm_version": vllm_version() if report.mode == "vllm" else None,
+        "vllm_version": vllm_version() if real else None,
         "plugin_version": importlib.metadata.version("vllm-hitratio-plugin"),
         "python_version": platform.python_version(),
         "cores": os.cpu_count(),
@@ -227,41 +130,37 @@ def as_json(report: Report) -> dict[str, Any]:
         **{name: first[name] for name in ("capacity_blocks", "target", "recommended_blocks")},
         "observed_at_recommended": second.estimate.observed if second else None,
         "predicted_at_recommended": second.estimate.predicted if second else None,
-        "requests": report.first.sample.requests,
-        "conversations": report.first.sample.conversations,
-        **{name: first[name] for name in ("prompt_blocks", "fates", "prompt_blocks_total", "fates_total")},
+        **{name: first["sample"][name] for name in ("requests", "conversations")},
+        **{name: first[name] for name in ("prompt_blocks", "fates", "prompt_blocks_total", "fates_total", "curve")},
         "vllm_hits_tokens": first["engine_hit_tokens"],
         "plugin_hits_tokens": first["plugin_hit_tokens"],
         "workload": {
-            "estimated": {key: first[name] for key, name in workload.items()},
-            "of_the_load": {key: getattr(report.load, name) for key, name in workload.items()},
+            "estimated": {key: first[name] for _, _, key, name in WORKLOAD},
+            "of_the_load": {key: getattr(report.load, name) for _, _, key, name in WORKLOAD},
         },
-        "curve": first["curve"],
-        "checks": [asdict(check) for check in checks(report)],
+        "checks": [asdict(each) for each in report.checks],
         "settings": asdict(report.settings) | {"output": str(report.settings.output)},
-        "trials": [_trial_json(report, each) for each in report.trials],
+        "trials": trials,
     }
 
 
-def _trial_json(report: Report, trial: Outcome) -> dict[str, Any]:
-    estimate, final, vllm, recommended = trial.estimate, trial.final, trial.vllm, trial.recommended_blocks
-    same = (
-        *("observed", "predicted", "predicted_stderr", "ceiling", "characteristic_time", "arrival_rate"),
-        *("history_workload", "reusable_workload", "lifetime_blocks", "turns"),
-    )
+def _trial_json(settings: Settings, trial: Outcome) -> dict[str, Any]:
+    estimate, final, vllm = trial.estimate, trial.final, trial.vllm
+    same = ("observed", "predicted", "predicted_stderr", "ceiling", "characteristic_time")
     return {
         "capacity_blocks": trial.capacity_blocks,
         "sample": asdict(trial.sample),
         **{name: getattr(estimate, name) for name in same},
+        **{name: getattr(estimate, name) for _, _, _, name in WORKLOAD},
         "gap": estimate.divergence,
         "gap_stderr": estimate.divergence_stderr,
-        "target": report.settings.target,
+        "target": settings.target,
         "target_reachable": estimate.reachable,
-        "recommended_blocks": recommended,
-        "recommended_bytes": recommended * trial.block_bytes if recommended and trial.block_bytes else None,
+        "recommended_blocks": trial.recommended_blocks,
+        "recommended_bytes": trial.recommended_bytes,
         "curve": {str(size): value for size, value in estimate.curve.items()},
         "prompt_blocks": round(trial.window.window_blocks),
-        "fates": by_outcome(estimate.outcomes) if estimate.outcomes else {},
+        "fates": by_outcome(estimate.outcomes),
         "prompt_blocks_total": final.prompt_blocks,
         "fates_total": by_outcome(final.outcomes),
         "plugin_hit_tokens": final.hit_tokens,
@@ -299,14 +198,3 @@ def vllm_version() -> str | None:
         except importlib.metadata.PackageNotFoundError:
             continue
     return None
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _latency(trial: Outcome) -> str:
-    p50, p99 = trial.sample.latency_p50, trial.sample.latency_p99
-    if p50 is None or p99 is None:
-        return ""
-    return f", answered in {1000 * p50:.0f} ms (median) and {1000 * p99:.0f} ms (99th percentile)"

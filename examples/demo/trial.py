@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from examples.demo.errors import DemoError
@@ -66,10 +66,8 @@ class _Watch:
         if self.server.process.poll() is not None:
             raise DemoError(f"vLLM ended during the load, see {self.server.log}")
         began = time.time() - now  # the start of the load in Unix time, the plugin's
-        try:
+        with suppress(FetchError):  # the next one may come in time
             self.add(await asyncio.to_thread(_snapshot, self.server.exporter_url), began)
-        except FetchError:
-            pass  # once too slow is no reason to stop
         if now > PATIENCE and not self.looks:
             raise DemoError(f"the plugin has shown no figures after {PATIENCE:.0f} s, see {self.server.log}")
         self.progress.show(self.line(now, tally))
