@@ -153,7 +153,7 @@ class _Plugin:
         os.environ[SNAPSHOT_DIR] = folder
         self.now = 0.0
         # Only the service gets our clock: reading the real one is part of the recorder's cost.
-        service.time = SimpleNamespace(  # type: ignore[assignment]
+        vars(service)["time"] = SimpleNamespace(
             monotonic=lambda: self.now, time=time.time, perf_counter=time.perf_counter
         )
         settings, _ = Settings.usable({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})

@@ -1,6 +1,7 @@
 """Sends a timetable's prompts to a server, each at its time whatever the server does (open loop)."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -58,66 +59,60 @@ async def drive(timetable: Timetable, url: str, model: str, watch: Watch, period
 
     `watch` is called every `period` seconds; what it raises ends the load and is raised.
     """
+    tally, began = Tally(len(timetable.trace.prompts)), time.monotonic()
+    tokens: dict[str, list[int]] = {}
+    latest: dict[str, asyncio.Task[None]] = {}
+
+    async def until(moment: float) -> None:
+        await asyncio.sleep(max(0.0, began + moment - time.monotonic()))
+
+    async def send(prompt: Prompt, number: str, previous: "asyncio.Task[None] | None") -> None:
+        waits = previous is not None and not previous.done()
+        if previous is not None:
+            await previous
+        sent = time.monotonic()
+        error = await _post(session, f"{url}/v1/completions", model, tokens[number][: prompt.tokens], number)
+        late = sent - began - prompt.time > LATE and not waits
+        tally.done.append(Sent(sent - began, time.monotonic() - sent, late, error))
+
+    async def send_all() -> None:
+        for prompt in timetable.trace.prompts:
+            await until(prompt.time)
+            number = str(prompt.conversation)
+            if number not in tokens:
+                tokens[number] = timetable.tokens(number)
+            latest[number] = asyncio.create_task(send(prompt, number, latest.get(number)))
+        await asyncio.gather(*latest.values())  # each waits for the one before it
+
+    async def watch_all() -> None:
+        for beat in itertools.count(1):
+            await until(beat * period)
+            await watch(time.monotonic() - began, tally)
+
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        driver = _Driver(timetable, f"{url}/v1/completions", model, session)
-        tasks = [asyncio.create_task(driver.send_all()), asyncio.create_task(driver.watch(watch, period))]
+        tasks = [asyncio.create_task(send_all()), asyncio.create_task(watch_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (*tasks, *driver.previous.values()):
+            for task in (*tasks, *latest.values()):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    return driver.tally
+    return tally
 
 
-class _Driver:
-    def __init__(self, timetable: Timetable, url: str, model: str, session: aiohttp.ClientSession) -> None:
-        self.timetable, self.url, self.model, self.session = timetable, url, model, session
-        self.tally = Tally(len(timetable.trace.prompts))
-        self.began = time.monotonic()
-        self.tokens: dict[str, list[int]] = {}
-        self.previous: dict[str, asyncio.Task[None]] = {}
-
-    def now(self) -> float:
-        return time.monotonic() - self.began
-
-    async def watch(self, watch: Watch, period: float) -> None:
-        beats = 0
-        while True:
-            beats += 1
-            await asyncio.sleep(max(0.0, beats * period - self.now()))
-            await watch(self.now(), self.tally)
-
-    async def send_all(self) -> None:
-        for prompt in self.timetable.trace.prompts:
-            await asyncio.sleep(max(0.0, prompt.time - self.now()))
-            number = str(prompt.conversation)
-            self.previous[number] = asyncio.create_task(self.send(prompt, number, self.previous.get(number)))
-        await asyncio.gather(*self.previous.values())  # each waits for the one before it
-
-    async def send(self, prompt: Prompt, number: str, previous: "asyncio.Task[None] | None") -> None:
-        waits = previous is not None and not previous.done()
-        if previous is not None:
-            await previous
-        sent = self.now()
-        error = await self.post(prompt, number)
-        self.tally.done.append(Sent(sent, self.now() - sent, sent - prompt.time > LATE and not waits, error))
-
-    async def post(self, prompt: Prompt, number: str) -> str | None:
-        """Why there was no answer; None: there was one."""
-        if number not in self.tokens:
-            self.tokens[number] = self.timetable.tokens(number)
-        tokens, conversation = self.tokens[number][: prompt.tokens], identifier(number)
-        body: dict[str, object] = {"model": self.model, "prompt": tokens, "max_tokens": 1, "temperature": 0}
-        if conversation is not None:
-            body["vllm_xargs"] = {"conversation_id": conversation}
-        try:
-            async with self.session.post(self.url, json=body) as response:
-                text = await response.text()
-                return None if response.status == 200 else f"HTTP {response.status}: {text[:200]}"
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            return f"{type(error).__name__}: {error}"
+async def _post(session: aiohttp.ClientSession, url: str, model: str, tokens: list[int], number: str) -> str | None:
+    """Why there was no answer; None: there was one."""
+    body: dict[str, object] = {"model": model, "prompt": tokens, "max_tokens": 1, "temperature": 0}
+    conversation = identifier(number)
+    if conversation is not None:
+        body["vllm_xargs"] = {"conversation_id": conversation}
+    try:
+        async with session.post(url, json=body) as response:
+            text = await response.text()
+            return None if response.status == 200 else f"HTTP {response.status}: {text[:200]}"
+    except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+        return f"{type(error).__name__}: {error}"

@@ -64,7 +64,7 @@ def _over_time(axes: Any, report: Report) -> None:
         axes.plot(times, predicted, color=PREDICTED, linewidth=2.2, label="predicted (reuse_time)")
         axes.plot(times, [look.estimate.observed for look in looks], color=OBSERVED, linewidth=2.2, label="observed")
     middles, hits, expected = _bins(first.looks)
-    every = f"each {BIN_LOOKS * settings.interval_seconds:g} s"
+    every = f"per {BIN_LOOKS * settings.interval_seconds:g} s"
     axes.plot(middles, hits, "o", color=OBSERVED, markersize=4, alpha=0.55, label=f"observed, {every}")
     axes.plot(middles, expected, "_", color=PREDICTED, markersize=10, alpha=0.8, label=f"predicted, {every}")
     begin, end = settings.warmup_seconds, settings.end_seconds

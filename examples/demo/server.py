@@ -150,8 +150,8 @@ def members(group: int) -> list[int]:
     import psutil  # brought by vLLM
 
     found = []
-    for each in psutil.process_iter(["pid", "status"]):
-        with contextlib.suppress(ProcessLookupError, psutil.Error):
-            if os.getpgid(each.info["pid"]) == group and each.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(each.info["pid"])
+    for each in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(each.pid) == group and each.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(each.pid)
     return found

@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from examples.demo.checks import number
 from examples.demo.errors import DemoError
 from examples.demo.load import Tally, drive
 from examples.demo.outcome import Look, Outcome, Sample, window_look
@@ -15,9 +16,6 @@ from examples.demo.settings import Settings
 from examples.demo.workload import Timetable
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.snapshot import Snapshot
-
-#: Seconds of load after which the plugin must say something, even if only that there is not enough data yet.
-PATIENCE = 20.0
 
 #: Seconds for the plugin's counters to show the last request.
 SETTLE_TIMEOUT = 30.0
@@ -68,8 +66,6 @@ class _Watch:
         began = time.time() - now  # the start of the load in Unix time, the plugin's
         with suppress(FetchError):  # the next one may come in time
             self.add(await asyncio.to_thread(_snapshot, self.server.exporter_url), began)
-        if now > PATIENCE and not self.looks:
-            raise DemoError(f"the plugin has shown no figures after {PATIENCE:.0f} s, see {self.server.log}")
         self.progress.show(self.line(now, tally))
 
     def add(self, snapshot: Snapshot, began: float) -> None:
@@ -88,15 +84,10 @@ class _Watch:
             phase = f"measured {now - warmup:3.0f}/{window:.0f} s"
         failed = f", {len(tally.failures)} failed" if tally.failures else ""
         last = self.looks[-1] if self.looks else None
-        observed, predicted = (last.estimate.observed, last.predicted) if last else (None, None)
-        return (
-            f"  {phase} · {len(tally.done):,}/{tally.planned:,} requests{failed}"
-            f" · observed {_ratio(observed)} · predicted {_ratio(predicted)}"
-        )
-
-
-def _ratio(value: float | None) -> str:
-    return "  -  " if value is None else f"{value:.3f}"
+        figures = (last.estimate.observed, last.predicted) if last else (None, None)
+        observed, predicted = (number(value, 3) for value in figures)
+        done = f"{len(tally.done):,}/{tally.planned:,} requests{failed}"
+        return f"  {phase} · {done} · observed {observed:5} · predicted {predicted:5}"
 
 
 def _snapshot(url: str) -> Snapshot:
