@@ -1,9 +1,7 @@
 """A real vLLM server for as long as a ``with`` block lasts, and never longer than the demo."""
 
 import contextlib
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,17 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.demo import guard
 from examples.demo.errors import DemoError
 from examples.demo.progress import Progress
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 600.0
-STOP_TIMEOUT = 5.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True)
@@ -77,34 +72,27 @@ def serve(
 
 
 def start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process, the head of a process group of its own, that gets SIGTERM when this one ends in any way."""
-    parent = os.getpid()
-
-    def end_with_parent() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it ended before the call
-                os._exit(1)
-
+    """Start a process that ends with this one, even if this one is killed."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, guard.__file__, *command],
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | OFFLINE,
             start_new_session=True,
-            preexec_fn=end_with_parent,
         )
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the process group to end, and kill what is left of it, at once if a signal interrupts the waiting."""
+    """End the process and all that it started, in less than twice ``guard.GRACE`` seconds."""
+    assert process.stdin is not None
+    process.stdin.close()
     try:
-        _end(process, signal.SIGTERM)
+        process.wait()
     finally:
-        _end(process, signal.SIGKILL)
+        process.wait()  # if a signal interrupted the first one
 
 
 def free_port(wanted: int = 0) -> int:
@@ -135,23 +123,3 @@ def _wait_until_healthy(server: Server) -> None:
     problem = f"was not healthy after {waited:.0f} s" if code is None else f"ended with code {code}"
     tail = server.log.read_text(errors="replace").splitlines()[-15:]
     raise DemoError("\n".join([f"vLLM {problem}", *tail]))
-
-
-def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-    deadline = time.monotonic() + STOP_TIMEOUT
-    while (process.poll() is None or members(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def members(group: int) -> list[int]:
-    """Processes of a group that still run; not zombies, which only their new parent can reap."""
-    import psutil  # brought by vLLM
-
-    found = []
-    for each in psutil.process_iter(["status"]):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(each.pid) == group and each.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(each.pid)
-    return found

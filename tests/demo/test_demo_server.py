@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo import server
+from examples.demo import guard, server
 from examples.demo.errors import DemoError
 from examples.demo.interrupts import Interrupted, interruptible
 
 ROOT = Path(__file__).parents[2]
-STUBBORN = "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {}; time.sleep(60)"
+
+#: Two processes that ignore SIGTERM; the first one prints its id.
+PAIR = (
+    "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); first = os.fork();"
+    " print(os.getpid() if first else '', flush=True, end=' '); time.sleep({seconds} if first else 60)"
+)
+STUBBORN = PAIR.format(seconds=60)
 
 
 def send(number: signal.Signals) -> None:
@@ -30,15 +36,6 @@ def wait_for(condition: str, path: Path) -> str:
             return text
         time.sleep(0.05)
     raise AssertionError(condition)
-
-
-def stubborn_group(log: Path) -> "subprocess.Popen[bytes]":
-    """Two processes that ignore SIGTERM."""
-    child = f"subprocess.Popen([sys.executable, '-c', {STUBBORN.format('0')!r}]); print('up', flush=True)"
-    process = server.start([sys.executable, "-c", STUBBORN.format(child)], log)
-    wait_for("the group is up", log)
-    assert len(server.members(process.pid)) == 2
-    return process
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -71,51 +68,65 @@ def test_handlers_are_put_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_stubborn_process_group_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
     pytest.importorskip("psutil")
-    monkeypatch.setattr(server, "STOP_TIMEOUT", 0.5)
-    process = stubborn_group(tmp_path / "log")
+    return tmp_path / "log"
+
+
+def group_of(log: Path) -> int:
+    group = int(wait_for("the command runs", log))
+    deadline = time.monotonic() + 10
+    while len(guard.members(group)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(guard.members(group)) == 2
+    return group
+
+
+def test_a_stubborn_process_group_is_killed(log: Path) -> None:
+    process = server.start([sys.executable, "-c", STUBBORN], log)
+    group = group_of(log)
     server.stop(process)
-    assert server.members(process.pid) == []
+    assert guard.members(group) == []
+    assert process.returncode == 128 + signal.SIGKILL
 
 
-def test_a_signal_while_stopping_kills_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("psutil")
-    monkeypatch.setattr(server, "STOP_TIMEOUT", 20.0)
-    process = stubborn_group(tmp_path / "log")
-    began = time.monotonic()
+def test_a_signal_while_stopping_waits_for_the_end(log: Path) -> None:
+    process = server.start([sys.executable, "-c", STUBBORN], log)
+    group = group_of(log)
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     with pytest.raises(Interrupted), interruptible():
         server.stop(process)
-    assert server.members(process.pid) == []
-    assert time.monotonic() - began < 10
+    assert guard.members(group) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
-    """Even if the parent gets no chance to stop it."""
-    log, pid = tmp_path / "log", tmp_path / "pid"
+def test_a_server_ends_with_its_parent(log: Path, number: signal.Signals) -> None:
+    """Even if the parent gets no chance to stop it, and the server ignores SIGTERM."""
     program = (
         "import sys, time; from pathlib import Path; from examples.demo import server\n"
-        "child = 'import time; print(1, flush=True); time.sleep(60)'\n"
-        f"process = server.start([sys.executable, '-c', child], Path({str(log)!r}))\n"
-        f"Path({str(pid)!r}).write_text(str(process.pid)); time.sleep(60)\n"
+        f"process = server.start([sys.executable, '-c', {STUBBORN!r}], Path({str(log)!r})); time.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     try:
-        wait_for("the server runs", log)
-        group = int(wait_for("its id is known", pid))
-        assert server.members(group) == [group]
+        group = group_of(log)
         parent.send_signal(number)
         parent.wait(10)
     finally:
         parent.kill()
-    deadline = time.monotonic() + 10
-    while server.members(group) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 2 * guard.GRACE
+    while guard.members(group) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert server.members(group) == []
+    assert guard.members(group) == []
+
+
+def test_what_a_server_leaves_behind_ends_with_it(log: Path) -> None:
+    """An engine whose server has crashed, for instance."""
+    process = server.start([sys.executable, "-c", PAIR.format(seconds=0.5)], log)
+    assert process.wait(30) == 0
+    assert guard.members(int(log.read_text())) == []
+    server.stop(process)
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
