@@ -50,3 +50,10 @@ test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and l
 
 soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")
 	@$(BIN)/python tests/soak $(SOAK_ARGS)
+
+.PHONY: docs docs-reference
+docs: env ## the documentation as a site: build/site (mkdocs, strict: dead links and anchors are errors)
+	@$(RUN) mkdocs build --strict --quiet
+
+docs-reference: env ## docs/metrics.md from the catalogue of metrics
+	@$(BIN)/python scripts/metrics_reference.py
