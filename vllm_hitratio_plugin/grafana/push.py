@@ -1,25 +1,25 @@
-"""Puts folder, dashboards and alert rules into a running Grafana over its HTTP API, so often as one likes.
+"""Puts folder, dashboards and alert rules into a running Grafana over its HTTP API; a second push changes nothing.
 
-grafana-api speaks to Grafana (the extra ``hitratio[grafana]``): folders, dashboards and data sources through its own
-calls, alert rules, which it does not know, through its session.
+The client is grafana-api (the extra ``vllm-hitratio-plugin[grafana]``). It has calls for folders, dashboards and data
+sources; alert rules go through its session.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from vllm_hitratio_plugin.dashboards.dashboard import Dashboard
-from vllm_hitratio_plugin.dashboards.fleet import fleet
-from vllm_hitratio_plugin.dashboards.grafana_alerts import FOLDER_TITLE, FOLDER_UID, api_rules
-from vllm_hitratio_plugin.dashboards.links import Links
-from vllm_hitratio_plugin.dashboards.overview import overview
-from vllm_hitratio_plugin.dashboards.panel import Json
+from vllm_hitratio_plugin.grafana.files import texts
+from vllm_hitratio_plugin.grafana.links import RUNBOOK_BASE
+from vllm_hitratio_plugin.grafana.names import DATA_SOURCE_UID, FOLDER_TITLE, FOLDER_UID
 
-#: The oldest Grafana that shows the pages as meant.
+Json = dict[str, Any]
+
+#: The oldest Grafana that shows the dashboards correctly.
 OLDEST = (10, 4)
 
 _TIMEOUT_S = 15.0
@@ -35,7 +35,7 @@ class PushError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """What was done, or in a dry run would be, about one thing."""
+    """What was done to one folder, dashboard or rule, or what would be done in a dry run."""
 
     kind: str
     name: str
@@ -47,20 +47,20 @@ def push(
     url: str,
     token: str,
     *,
-    links: Links,
+    runbooks: str = RUNBOOK_BASE,
     data_source: str | None = None,
     with_alerts: bool = True,
     dry_run: bool = False,
 ) -> Iterator[Step]:
-    """Bring Grafana to what the source says, one step at a time.
+    """Make Grafana's folder, dashboards and alert rules those of this package, one step at a time.
 
     Args:
         url: Address of Grafana, with its sub-path if it has one.
         token: Of a service account that may write folders, dashboards and alert rules.
-        links: Addresses for the alerts.
-        data_source: uid of the Prometheus that alert rules query; None: the default one of Grafana.
+        runbooks: Where the runbooks are published.
+        data_source: uid of the Prometheus that alert rules query; None: Grafana's default one.
         with_alerts: Whether to push alert rules.
-        dry_run: Only look.
+        dry_run: Change nothing.
 
     Raises:
         PushError: At the first thing that Grafana refuses.
@@ -68,12 +68,25 @@ def push(
     grafana = _Grafana(url, token)
     grafana.check_version()
     yield _folder(grafana, dry_run)
-    for page in (overview(), fleet()):
-        yield _dashboard(grafana, page, dry_run)
+    files = texts(runbooks)
+    for dashboard in (json.loads(text) for name, text in files.items() if name.startswith("dashboards/")):
+        yield _dashboard(grafana, dashboard, dry_run)
     if with_alerts:
         uid = data_source or grafana.prometheus()
-        for rule in api_rules(links, uid):
+        for rule in _rules(grafana.read_yaml(files["alerting/hitratio.yaml"]), uid):
             yield _rule(grafana, rule, dry_run)
+
+
+def _rules(provisioning: Json, data_source: str) -> list[Json]:
+    """The rules of a provisioning file as the HTTP API takes them."""
+    [group] = provisioning["groups"]
+    rules: list[Json] = []
+    for rule in group["rules"]:
+        for query in rule["data"]:
+            if query["datasourceUid"] == DATA_SOURCE_UID:
+                query["datasourceUid"] = data_source
+        rules.append({**rule, "orgID": group["orgId"], "folderUID": FOLDER_UID, "ruleGroup": group["name"]})
+    return rules
 
 
 def _folder(grafana: _Grafana, dry_run: bool) -> Step:
@@ -90,24 +103,22 @@ def _folder(grafana: _Grafana, dry_run: bool) -> Step:
     return Step("folder", FOLDER_TITLE, "updated")
 
 
-def _dashboard(grafana: _Grafana, page: Dashboard, dry_run: bool) -> Step:
-    wanted = page.json()
-    found = grafana.find("read dashboards", lambda: grafana.face.dashboard.get_dashboard(page.uid))
+def _dashboard(grafana: _Grafana, wanted: Json, dry_run: bool) -> Step:
+    title = wanted["title"]
+    found = grafana.find("read dashboards", lambda: grafana.face.dashboard.get_dashboard(wanted["uid"]))
     if found is not None:
         there, meta = dict(found.get("dashboard", {})), found.get("meta", {})
         if meta.get("provisioned"):
-            raise PushError(
-                f"{page.title} is provisioned from a file in Grafana; remove it there first, or leave it so"
-            )
+            raise PushError(f"{title} is provisioned from a file in Grafana; update that file, or remove it first")
         # Grafana's own numbers, of its database and of its history.
         ours = {**wanted, "id": there.get("id"), "version": there.get("version")}
         if there == ours and meta.get("folderUid") == FOLDER_UID:
-            return Step("dashboard", page.title, "unchanged")
+            return Step("dashboard", title, "unchanged")
     if not dry_run:
         # folderUid, not folderId: Grafana 13 ignores the latter.
         body = {"dashboard": wanted, "folderUid": FOLDER_UID, "overwrite": True, "message": "hitratio grafana push"}
-        grafana.do(f"save {page.title}", lambda: grafana.face.dashboard.update_dashboard(body))
-    return Step("dashboard", page.title, "created" if found is None else "updated")
+        grafana.do(f"save {title}", lambda: grafana.face.dashboard.update_dashboard(body))
+    return Step("dashboard", title, "created" if found is None else "updated")
 
 
 def _rule(grafana: _Grafana, wanted: Json, dry_run: bool) -> Step:
@@ -135,11 +146,12 @@ def _contains(there: Any, wanted: Any) -> bool:
 
 
 class _Grafana:
-    """grafana-api's face, its many kinds of failure as one."""
+    """grafana-api's face, with all its kinds of failure as one."""
 
     def __init__(self, url: str, token: str) -> None:
         try:
             import requests
+            import yaml
             from grafana_api.grafana_face import GrafanaFace
         except ImportError as error:
             raise PushError(
@@ -155,6 +167,7 @@ class _Grafana:
         self.url = url.rstrip("/")
         prefix = parts.path.strip("/")
         self._session = requests
+        self.read_yaml: Callable[[str], Any] = yaml.safe_load
         self.face: Any = GrafanaFace(
             auth=token,
             host=parts.netloc,
@@ -164,14 +177,14 @@ class _Grafana:
         )
 
     def check_version(self) -> None:
-        """Make sure that a Grafana answers, and one that is new enough; needs no token."""
+        """Make sure that a Grafana answers and is new enough; needs no token."""
         address = f"{self.url}/api/health"
         answer = self.do("reach it", lambda: self._session.get(address, timeout=_TIMEOUT_S))
         moved = answer.url if answer.history else ""
         if moved.endswith("/api/health"):
             raise PushError(f"{self.url} redirects to {moved.removesuffix('/api/health')}: use that address")
         if answer.status_code == 404 or moved:
-            raise PushError(f"{address} is not there: is {self.url} Grafana, with its sub-path if it has one?")
+            raise PushError(f"{address} is not there: is {self.url} Grafana, and is its sub-path part of the address?")
         if answer.status_code >= 400:
             raise PushError(f"{address} answers with {answer.status_code} {answer.reason}: Grafana is not healthy")
         try:
@@ -181,7 +194,7 @@ class _Grafana:
         if not isinstance(health, dict) or "database" not in health:
             raise PushError(f"{address} does not answer as Grafana does: is {self.url} Grafana?")
         number = re.match(r"(\d+)\.(\d+)", str(health.get("version", "")))
-        # A Grafana may be told to hide its version; then it has to be taken as it is.
+        # A Grafana can be configured to hide its version.
         if number and (int(number[1]), int(number[2])) < OLDEST:
             raise PushError(
                 f"{self.url} is Grafana {health['version']}; the dashboards need {'.'.join(map(str, OLDEST))} or newer"
