@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ascend import environment
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.ascend import environment
+from tests.support.repository import ROOT
+
 EXAMPLE = ROOT / "examples" / "ascend"
 
 PARSE = """

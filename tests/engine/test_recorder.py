@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 
+from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
 from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release, Reset
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 
+from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
 from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine import watch as watching

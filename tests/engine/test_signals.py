@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from real_manager import admit, make_manager, make_request
 
+from tests.support.real_manager import admit, make_manager, make_request
 from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.requests import turn_of

@@ -11,12 +11,11 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
-from example_snapshots import snapshot
 
+from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.findings.rules import diagnose
-from vllm_hitratio_plugin.snapshot import Snapshot
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HEIGHT = 3500

@@ -9,8 +9,8 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from example_snapshots import snapshot
 
+from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics import exporter as exporters
 from vllm_hitratio_plugin.snapshot import Snapshot

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from virtual_engine import VirtualEngine, chain, text
 
+from tests.support.virtual_engine import VirtualEngine, chain, text
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.metrics.parse import parse
+from vllm_hitratio_plugin.metrics.reader import parse
 from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot, VllmCounters
 
 

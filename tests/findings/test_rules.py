@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from random import Random
 
 import pytest
-from virtual_engine import VirtualEngine, chain, text
 
+from tests.support.virtual_engine import VirtualEngine, chain, text
 from vllm_hitratio_plugin.findings.curve import capacity_surviving, knee, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.rules import RULES, diagnose

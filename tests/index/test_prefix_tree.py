@@ -2,10 +2,10 @@
 
 from itertools import count
 
-from block_reference import BlockReference, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.block_reference import BlockReference, chain
 from vllm_hitratio_plugin.index.conversation import Conversation
 from vllm_hitratio_plugin.index.match import Match
 from vllm_hitratio_plugin.index.prefix_tree import BYTES_PER_BLOCK, BYTES_PER_NODE, PrefixTree

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import compatibility
-import faulty
 import pytest
-from real_server import Server, serve
+
+from tests.support import compatibility, faulty
+from tests.support.real_server import Server, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 

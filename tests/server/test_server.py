@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
+
+from tests.support import compatibility
+from tests.support.real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 

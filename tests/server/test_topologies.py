@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_server import CAPACITY, Samples, command, environment, serve
 
 from examples.demo.server import free_port
+from tests.support.real_server import CAPACITY, Samples, command, environment, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import subprocess
 import time
@@ -13,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import compatibility
-import drive
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import compatibility, drive
+from tests.support.engines import ALL_ENGINES
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.recorder import QUEUE_LIMIT
 from vllm_hitratio_plugin.engine.service import Service
@@ -27,8 +26,6 @@ from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 
 pytestmark = pytest.mark.vllm
-
-ALL = os.environ.get("HITRATIO_ENGINES", "") not in ("", "0")
 
 
 def watched(manager: Any, **settings: Any) -> Service:
@@ -84,7 +81,7 @@ def conversations(manager: Any, service: Service, prompts: Prompts, first: int, 
 @pytest.mark.timeout(1500)
 def test_memory_is_flat_after_a_million_conversations() -> None:
     """The index is full after a few thousand, the list of named ones after 65,536; from then on nothing grows."""
-    full, total = (200_000, 1_000_000) if ALL else (120_000, 150_000)
+    full, total = (200_000, 1_000_000) if ALL_ENGINES else (120_000, 150_000)
     manager = drive.manager(1000)
     service = watched(manager)
     prompts = Prompts()

@@ -8,21 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import compatibility
 import pytest
-from real_server import BLOCK_SIZE, Server, serve
 
 from examples.demo.server import free_port
 from examples.pd.proxy import Proxy
+from tests.support import compatibility
+from tests.support.real_server import BLOCK_SIZE, Server, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 OPTIONS = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
 ANSWER = 70
 
 
 @pytest.fixture(scope="module")
-def pair(model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server, int]]:
+def pair(
+    tiny_model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, Server, int]]:
     folder = tmp_path_factory.mktemp("pd")
     connector = {
         "kv_connector": "ExampleConnector",
@@ -31,8 +33,8 @@ def pair(model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     }
     options = (*OPTIONS, "--kv-transfer-config", json.dumps(connector))
     with (
-        serve(model, folder / "p.log", *options, paths=[shim]) as prefiller,
-        serve(model, folder / "d.log", *options, paths=[shim]) as decoder,
+        serve(tiny_model, folder / "p.log", *options, paths=[shim]) as prefiller,
+        serve(tiny_model, folder / "d.log", *options, paths=[shim]) as decoder,
     ):
         port = free_port()
         urls = [f"http://127.0.0.1:{server.port}" for server in (prefiller, decoder)]

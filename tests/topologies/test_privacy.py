@@ -6,12 +6,13 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import compatibility
 import psutil
 import pytest
-from real_server import HOST, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
+from tests.support import compatibility
+from tests.support.real_server import HOST, serve
+
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
 MARK = "Xyzzy-plugh"
 IDS: list[object] = [
@@ -27,12 +28,12 @@ IDS: list[object] = [
 ]
 
 
-def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_only_numbers_leave(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     options = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
     # Its own folder for snapshots, chosen as it would be, but below one that can be searched.
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    with serve(model, tmp_path / "log", *options, paths=[shim], TMPDIR=str(temporary)) as server:
+    with serve(tiny_model, tmp_path / "log", *options, paths=[shim], TMPDIR=str(temporary)) as server:
         text = f"{MARK} a secret that is long enough for some blocks of thirty-two byte tokens each. " * 4
         statuses = []
         for number in range(3):

@@ -3,16 +3,17 @@
 import urllib.request
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import HOST, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
+from tests.support import compatibility
+from tests.support.real_server import HOST, serve
+
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
 
-def test_reset_of_a_serving_engine(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_reset_of_a_serving_engine(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     options = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
-    with serve(model, tmp_path / "log", *options, paths=[shim], VLLM_SERVER_DEV_MODE="1") as server:
+    with serve(tiny_model, tmp_path / "log", *options, paths=[shim], VLLM_SERVER_DEV_MODE="1") as server:
         prompt = list(range(200))
         for _ in range(3):
             assert server.complete(prompt) == 200

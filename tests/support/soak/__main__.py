@@ -1,6 +1,6 @@
 """The soak: real servers under the highest load that the cores sustain; latency as a ratio, memory, counters.
 
-    python tests/soak --minutes 30        (`make soak`)
+    python -m tests.support.soak --minutes 30        (`make soak`)
 
 Two servers are up in each round, one with the plugin and one without, and the load goes round in stretches of 6 s:
 the plain server, the other one with its hooks in place, and the same one with its hooks taken off (`switch.py`), in
@@ -39,15 +39,12 @@ from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "server")]
+import psutil  # brought by vLLM
 
-import page  # noqa: E402
-import psutil  # noqa: E402  (brought by vLLM)
-import switch  # noqa: E402
-from real_server import HOST, Server, serve, write_shim  # noqa: E402
-
-from examples.demo.tiny_model import write_tiny_model  # noqa: E402
+from examples.demo.tiny_model import write_tiny_model
+from tests.support.real_server import HOST, Server, serve, write_shim
+from tests.support.repository import ROOT
+from tests.support.soak import page, switch
 
 REPORTS = ROOT / "build" / "soak"
 PAGE = ROOT / "docs" / "soak.md"
@@ -306,7 +303,7 @@ def report_of(rounds: list[Round], minutes: float, control: bool) -> Report:
 def main() -> int:
     """Run, report, and say what is out of bounds."""
     parser = argparse.ArgumentParser(
-        prog="python tests/soak", description="Latency, memory and counters over a long run."
+        prog="python -m tests.support.soak", description="Latency, memory and counters over a long run."
     )
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--control", action="store_true", help="leave the hooks off in all stretches")

@@ -1,17 +1,17 @@
 """docs/compatibility.md: what the tests of the engines saw.
 
-A test records a cell of the table once all it asserts about it has held; ``python tests/versions/compatibility.py``
+A test records a cell of the table once all it asserts about it has held; ``python -m tests.support.compatibility``
 (the end of ``make test-engines``) writes the page from the cells.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.engines import ALL_ENGINES
+from tests.support.repository import ROOT
+
 CELLS = ROOT / "build" / "compatibility"
 PAGE = ROOT / "docs" / "compatibility.md"
 
@@ -69,7 +69,7 @@ SECTIONS = {
 
 def record(section: str, row: str, **cells: str) -> None:
     """Fill cells of a row; underscores of a column's name stand for blanks."""
-    if os.environ.get("HITRATIO_ENGINES", "") in ("", "0"):
+    if not ALL_ENGINES:
         return  # the page has all versions or none
     CELLS.mkdir(parents=True, exist_ok=True)
     for column, value in cells.items():

@@ -1,6 +1,6 @@
 """Everything that is asked of one vLLM, in a process of its own, as JSON.
 
-python one_version.py MODEL_FOLDER RESULT_FILE
+python -m tests.support.one_version MODEL_FOLDER RESULT_FILE
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import drive
-
+from tests.support import drive
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
 from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release
 from vllm_hitratio_plugin.engine.service import Service
@@ -252,7 +251,7 @@ def case_mamba() -> dict[str, Any]:
 
 
 def _unmodelled(manager: Any) -> dict[str, Any]:
-    from vllm_hitratio_plugin.metrics.families import families
+    from vllm_hitratio_plugin.metrics.collector import families
 
     service = watched(manager, target=0.8)
     hasher = drive.Hasher(drive.BLOCK)

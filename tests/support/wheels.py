@@ -3,7 +3,7 @@
 The cache manager, the scheduler and the command line of vLLM are Python, so that is all a version needs to be tested in
 the environment of another one (VLLM.md, machine notes).
 
-    python -m tests.versions.wheels            fetch all of them: build/vllm-wheels/
+    python -m tests.support.wheels            fetch all of them: build/vllm-wheels/
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
+
 CACHE = Path(os.environ.get("HITRATIO_WHEELS") or ROOT / "build" / "vllm-wheels")
 
 #: Every vLLM of the matrix and the distribution that has it; 0.33.0 has no CPU build, its Python is the same.

@@ -1,8 +1,8 @@
 """Everything that is asked of one vLLM-Ascend with its vLLM, in a process of its own, as JSON.
 
-    python one_ascend.py MODEL_FOLDER RESULT_FILE ours-first|theirs-first
+    python -m tests.support.one_ascend MODEL_FOLDER RESULT_FILE ours-first|theirs-first
 
-PYTHONPATH has the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the patches, the
+PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the patches, the
 schedulers and the scheduler's side of the connectors; made up are the model's answers, the news that a decoder has
 fetched a prompt's blocks, and what an external pool says it holds.
 """
@@ -17,8 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import drive
-
+from tests.support import drive
 from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
 
 BLOCK = 128
