@@ -6,6 +6,7 @@ the wrong type is refused by name, a field that is not known (of a later version
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -280,6 +281,8 @@ def from_json(text: bytes | str) -> Snapshot:
     Raises:
         ValueError: it is no snapshot; the message names the field.
     """
+    if _TOO_LARGE.search(text.encode() if isinstance(text, str) else text):
+        raise ValueError("a number is too large")
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -304,11 +307,10 @@ def _plain(value: Any) -> list[Any]:
 def _column(kind: Any, value: Any) -> Array:
     if not isinstance(value, list) or not all(type(number) in (int, float) for number in value):
         raise ValueError("a list of numbers is expected")
-    try:
-        return np.array(value, dtype=float)
-    except OverflowError:
-        raise ValueError("a number is too large") from None
+    return np.array(value, dtype=float)
 
 
+#: A whole number that no float holds.
+_TOO_LARGE = re.compile(rb"\d{300}")
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _DECODER = msgspec.json.Decoder(Snapshot, dec_hook=_column)
