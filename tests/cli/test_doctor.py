@@ -22,7 +22,7 @@ from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.cli.doctor import examine
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.metrics.parse import parse
+from vllm_hitratio_plugin.metrics.reader import parse
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.snapshot import Snapshot

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from vllm_hitratio_plugin.cli import main
+from vllm_hitratio_plugin.model.bounds import FiniteBounds
+from vllm_hitratio_plugin.model.conversation_sample import ConversationSample
+from vllm_hitratio_plugin.model.interarrival import Exponential
 
 MEANS = ["--history-workload", "38.9092", "--reusable-workload", "22.5178", "--lifetime-blocks", "12.922"]
 
@@ -104,3 +107,21 @@ def test_text_of_conversations(tmp_path: Path, capsys: pytest.CaptureFixture[str
     setting = ["--arrival-rate", "1", "--mean-interarrival", "10", "--capacity-blocks", "20", "--conversations", str(path)]
     assert main(["estimate", *setting]) == 0
     assert "E[M]" in capsys.readouterr().out
+
+
+def test_bounds_are_those_of_the_theorems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text("[[300, 600], [300, 90], [40, 5]]\n[[64, 1]]\n")
+    setting = ["--arrival-rate", "1e5", "--mean-interarrival", "10", "--capacity-blocks", "1e7"]
+    answer = estimate(capsys, "--conversations", str(path), *setting, "--bounds")
+    sample = ConversationSample([[3, 10, 11], [1]])
+    expected = FiniteBounds(sample, Exponential(10.0), 1e5, 1e7)
+    assert set(answer["bounds"]) == set(expected.all())
+    assert answer["bounds"]["hit_ratio_exact_tail"]["value"] == expected.hit_ratio(tail="exact").value < 1
+    assert answer["bounds"]["displacement"]["equation"] == 16
+    assert "bounds" not in estimate(capsys, "--conversations", str(path), *setting)
+    assert main(["estimate", "--conversations", str(path), *setting, "--bounds"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("(33)" in line for line in lines) == 2
+    assert main(["estimate", *setting, *MEANS, "--bounds"]) == 2
+    assert "--bounds is for --conversations" in capsys.readouterr().err
