@@ -56,7 +56,17 @@ def test_the_capacity_for_a_target_reaches_it_and_one_block_less_does_not(capsys
 
 
 def test_a_target_out_of_reach_gets_a_reason_and_no_number(capsys: pytest.CaptureFixture[str]) -> None:
-    setting = ["--arrival-rate", "1.5", "--mean-interarrival", "135", *MEANS, "--capacity-blocks", "2275", "--target", "0.6"]
+    setting = [
+        "--arrival-rate",
+        "1.5",
+        "--mean-interarrival",
+        "135",
+        *MEANS,
+        "--capacity-blocks",
+        "2275",
+        "--target",
+        "0.6",
+    ]
     answer = estimate(capsys, *setting)
     assert answer["capacity_for_target_blocks"] is None
     assert "above the reuse potential" in answer["reason"]
@@ -75,7 +85,10 @@ def test_other_laws_of_the_interarrival_times(capsys: pytest.CaptureFixture[str]
 
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["estimate", "--arrival-rate", "1.5", "--mean-interarrival", "90", *MEANS, "--capacity-blocks", "2275"]) == 0
+    assert (
+        main(["estimate", "--arrival-rate", "1.5", "--mean-interarrival", "90", *MEANS, "--capacity-blocks", "2275"])
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:4] == ["hit", "ratio", "24.76", "%"]
     assert "50.3 s" in lines[2]
@@ -94,7 +107,7 @@ def test_means_from_turn_lengths(
     assert workload["reusable_workload"] == 1.5
     assert workload["lifetime_blocks"] == 3
     assert workload["turns"] == 2
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedRandom(io.BytesIO(content.encode()))))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedRandom(io.BytesIO(content.encode()))))  # type: ignore[arg-type, type-var, unused-ignore]
     longer = estimate(capsys, "--conversations", "-", *setting, "--minimum-turns", "2")["workload"]
     assert longer["history_workload"] == 10
     assert main(["estimate", "--conversations", str(path), *setting, "--minimum-turns", "9"]) == 2
@@ -104,7 +117,16 @@ def test_means_from_turn_lengths(
 def test_text_of_conversations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text("[[100, 60], [10, 90]]\n")
-    setting = ["--arrival-rate", "1", "--mean-interarrival", "10", "--capacity-blocks", "20", "--conversations", str(path)]
+    setting = [
+        "--arrival-rate",
+        "1",
+        "--mean-interarrival",
+        "10",
+        "--capacity-blocks",
+        "20",
+        "--conversations",
+        str(path),
+    ]
     assert main(["estimate", *setting]) == 0
     assert "E[M]" in capsys.readouterr().out
 

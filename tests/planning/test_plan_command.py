@@ -3,8 +3,8 @@
 import json
 import sys
 import threading
-from dataclasses import replace
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -44,7 +44,9 @@ def snapshot() -> Snapshot:
     made = generate(draw_conversations(None, 2500), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
     monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
     for key, prompt in enumerate(made.prompts):
-        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation))
+        monitor.admit(
+            Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation)
+        )
         monitor.release(prompt.time, key)
     estimate = monitor.refresh(made.prompts[-1].time)
     return Snapshot(
@@ -140,7 +142,7 @@ def test_vllms_own_port_is_enough(address: str, vllm_address: str, capsys: pytes
     assert model["what_ifs"] == same["what_ifs"]
 
 
-def test_what_was_observed_belongs_to_the_engines_own_capacity(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_observed_belongs_to_the_engines_capacity(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     (model,) = planned(capsys, address, "--capacity-gib", "20,30")
     assert model["today"]["capacity_blocks"] == 1137
     assert model["observed"] is None
