@@ -37,8 +37,8 @@ _TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 ARRIVAL_RATE, MEAN_INTERARRIVAL, CAPACITY, BLOCK_SIZE = 1.5, 135.0, 2275, 128
 """The paper's setting: λ0 per second, μ in seconds, N blocks of b tokens."""
 CONVERSATIONS, WARMUP = 9000, 3000
-"""Measured ones included in the first; at λ0. Other rates and interarrival times get as many more as keep both times, in units of μ:
-conversations that last longer take longer to become stationary."""
+"""Measured ones included in the first; at λ0. Other rates and interarrival times get as many more as keep both times,
+in units of μ: conversations that last longer take longer to become stationary."""
 MOONCAKE_CAPACITY = 16000
 LIMIT = 0.01
 """Largest error allowed on the generated workload, as a hit ratio."""
@@ -212,7 +212,9 @@ def generated_cases(
         service = exponential(10 * part) if part else None
         change = Change(in_use=round(in_use * part, 1))
         yield case(change, replayed(base, service=service), held)
-    yield case(Change(load=2, think_time=1.5), replayed(made(rate=ARRIVAL_RATE * 2, interarrival=MEAN_INTERARRIVAL * 1.5)))
+    yield case(
+        Change(load=2, think_time=1.5), replayed(made(rate=ARRIVAL_RATE * 2, interarrival=MEAN_INTERARRIVAL * 1.5))
+    )
 
 
 def second_tiers(

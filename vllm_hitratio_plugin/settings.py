@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from vllm_hitratio_plugin.numbers import number
 
 ENABLED = "HITRATIO_ENABLED"
 SNAPSHOT_DIR = "HITRATIO_SNAPSHOT_DIR"
@@ -16,53 +17,38 @@ class SettingsError(ValueError):
     """A setting that can't be used; the message names the value and what would be right."""
 
 
-def _float(text: str) -> float:
-    """NaN, which is in no range, for what is no number."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _number(text: str, what: str, low: float, high: float) -> float:
-    value = _float(text)
-    if not low <= value <= high:
-        raise SettingsError(f"{text!r} is not {what}: use a number from {low:g} to {high:g}")
+def _number(text: str, what: str, use: str, **limits: Any) -> float:
+    value = number(text, **limits)
+    if value is None:
+        raise SettingsError(f"{text!r} is not {what}: use {use}")
     return value
 
 
 def ratio(text: str) -> float:
     """A hit ratio, 0 < r < 1."""
-    value = _float(text)
-    if not 0 < value < 1:
-        raise SettingsError(f"{text!r} is not a hit ratio to aim at: use a number above 0 and below 1")
-    return value
+    return _number(text, "a hit ratio to aim at", "a number above 0 and below 1", above=0, below=1)
 
 
 def port(text: str) -> int:
     """A TCP port, 0 to 65535; 0 disables the exporter."""
-    value = _number(text, "a port", 0, 65535)
-    if value != int(value):
-        raise SettingsError(f"{text!r} is not a port: use a whole number from 0 to 65535 (0: no exporter)")
-    return int(value)
+    use = "a whole number from 0 to 65535 (0: no exporter)"
+    return int(_number(text, "a port", use, least=0, most=65535, whole=True))
 
 
 def window(text: str) -> float:
     """Seconds of the sliding window, 10 s to a week."""
-    return _number(text, "a window in seconds", 10, 7 * 86400)
+    return _number(text, "a window in seconds", "a number from 10 to 604800", least=10, most=7 * 86400)
 
 
 def interval(text: str) -> float:
     """Seconds between refreshes, 0.5 s to an hour."""
-    return _number(text, "an interval in seconds", 0.5, 3600)
+    return _number(text, "an interval in seconds", "a number from 0.5 to 3600", least=0.5, most=3600)
 
 
 def blocks(text: str) -> int:
     """Blocks to remember, at least 1,000."""
-    value = _number(text, "a number of blocks", 1000, 1e9)
-    if value != int(value):
-        raise SettingsError(f"{text!r} is not a number of blocks: use a whole number from 1000 to 1e9")
-    return int(value)
+    use = "a whole number from 1000 to 1e9"
+    return int(_number(text, "a number of blocks", use, least=1000, most=1e9, whole=True))
 
 
 def host(text: str) -> str:

@@ -145,6 +145,7 @@ def test_case_17_a_plain_vllm_page(serve: Serve, capsys: pytest.CaptureFixture[s
 def test_a_fleet_is_looked_at_together(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(name: str) -> Snapshot:
         one = taken(capacity=4000)
+        assert one.counters is not None
         return replace(one, engine=name, counters=replace(one.counters, follow_up_turns=1000, unmatched_turns=500))
 
     urls = [serve(metrics=page(engine("0"))), serve(metrics=page(engine("1")))]
@@ -274,6 +275,7 @@ def test_a_second_look_is_about_the_time_in_between() -> None:
     evidence = report.engines[0].findings[0].evidence
     assert "5 % of 100,000 prompt tokens were served from the cache since the last look." in evidence
     first, second = taken(), taken()
+    assert second.counters is not None
     second.counters.outcomes = [2 * blocks for blocks in second.counters.outcomes]
     second.counters.requests = 3000
     second = replace(second, wall_time=first.wall_time + 60)

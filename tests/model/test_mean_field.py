@@ -70,7 +70,11 @@ def test_no_reuse_no_traffic_no_new_blocks() -> None:
         assert silent.capacity_for(0.1).blocks is None
         assert "No traffic" in str(silent.capacity_for(0.1).reason)
 
-    for law in (Exponential(10.0), Empirical([5.0, 15.0]), Parametric("gamma", 10.0, 2.0)):  # everything returns: d ends at a(∞) E[W]
+    for law in (
+        Exponential(10.0),
+        Empirical([5.0, 15.0]),
+        Parametric("gamma", 10.0, 2.0),
+    ):  # everything returns: d ends at a(∞) E[W]
         closed = MeanField(Workload(1.0, 5.0, 5.0, 0.0), law)
         assert closed.characteristic_time(51) == math.inf
         assert closed.hit_ratio(51) == 1.0

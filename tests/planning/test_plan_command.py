@@ -4,15 +4,19 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, start_http_server
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.cli import main
+from vllm_hitratio_plugin.exporter.server import Exporter
+from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
@@ -40,7 +44,9 @@ def snapshot() -> Snapshot:
     made = generate(draw_conversations(None, 2500), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
     monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
     for key, prompt in enumerate(made.prompts):
-        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation))
+        monitor.admit(
+            Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation)
+        )
         monitor.release(prompt.time, key)
     estimate = monitor.refresh(made.prompts[-1].time)
     return Snapshot(
@@ -79,6 +85,21 @@ def address(snapshot: Snapshot) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.fixture
+def vllm_address(snapshot: Snapshot) -> Iterator[str]:
+    """vLLM's own port: a page of metrics that names the engine's exporter, and nothing else."""
+    exporter = Exporter("127.0.0.1", 0, lambda: snapshot)
+    registry = CollectorRegistry()
+    told = replace(snapshot, exporter=f"http://127.0.0.1:{exporter.port}")
+    registry.register(SnapshotCollector(lambda: [told]))
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    exporter.close()
+
+
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     assert main(["plan", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)["models"]
@@ -112,6 +133,20 @@ def test_a_live_engine(address: str, snapshot: Snapshot, capsys: pytest.CaptureF
     assert model["block_bytes"] == 18 << 20
     assert model["what_ifs"][0]["hit_ratio"] < model["today"]["hit_ratio"] + 0.02
     assert model["horizon_blocks"] == max(snapshot.estimate.curve)
+
+
+def test_vllms_own_port_is_enough(address: str, vllm_address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(capsys, vllm_address, "--load", "2")
+    (same,) = planned(capsys, address, "--load", "2")
+    assert model["today"] == same["today"]
+    assert model["what_ifs"] == same["what_ifs"]
+
+
+def test_what_was_observed_belongs_to_the_engines_capacity(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(capsys, address, "--capacity-gib", "20,30")
+    assert model["today"]["capacity_blocks"] == 1137
+    assert model["observed"] is None
+    assert [size["gib"] for size in model["capacities"]] == pytest.approx([20, 30], abs=0.02)
 
 
 def test_an_address_without_a_scheme(
@@ -179,7 +214,10 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
         pytest.skip("TOML needs Python 3.11")
     models: list[dict[str, Any]] = [
         {"name": "small", "source": trace.name, "capacities": [500, 1000], "load": [2, 3]},
-        {"name": "large", "source": trace.name, "capacities": [4000], "replicas": 2, "routing": "sticky"},
+        {
+            **{"name": "large", "source": trace.name, "capacity-gib": 70, "block_bytes": "18MiB"},
+            **{"replicas": 2, "routing": "sticky", "service_time": 5, "exclusive": False},
+        },
     ]
     config = trace.with_name(f"models.{suffix}")
     if suffix == "json":
@@ -195,6 +233,8 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
     assert (small["model"], large["model"]) == ("small", "large")
     assert [what["change"] for what in small["what_ifs"]] == ["traffic × 2", "traffic × 3"]
     assert large["what_ifs"][0]["replicas"] == 2
+    assert large["today"]["capacity_blocks"] == 3982
+    assert large["today"]["pinned_blocks"] > 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,17 @@ from vllm_hitratio_plugin.replay.experiments import convergence, nonstationary, 
 
 
 def test_the_settings_are_the_papers() -> None:
-    assert [setting.mean_interarrival for setting in paper.SETTINGS["paper-1"]] == [90, 105, 120, 135, 150, 165, 180, 210, 240]
+    assert [setting.mean_interarrival for setting in paper.SETTINGS["paper-1"]] == [
+        90,
+        105,
+        120,
+        135,
+        150,
+        165,
+        180,
+        210,
+        240,
+    ]
     assert {setting.arrival_rate for setting in paper.SETTINGS["paper-1"]} == {1.5}
     assert [setting.arrival_rate for setting in paper.SETTINGS["paper-2"]] == [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2]
     assert {setting.mean_interarrival for setting in paper.SETTINGS["paper-2"]} == {135}

@@ -109,7 +109,7 @@ def _plans(options: PlanOptions) -> list[Plan]:
         return [options.recorded()]
     options.check_live()
     with usage(FetchError):
-        page = fetch(options.source, options.timeout)
+        page = fetch(options.source, options.timeout, whole=True)
     return options.live(page.snapshots)
 
 

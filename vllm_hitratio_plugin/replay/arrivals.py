@@ -91,8 +91,8 @@ def parse_arrivals(text: str) -> Arrivals:
         ValueError: with one sentence.
 
     Example:
-        >>> parse_arrivals("diurnal:1.5:4:3600").peak
-        2.4
+        >>> parse_arrivals("ramp:1.4:0.2:600:1020").peak
+        1.4
     """
     make, _, values = parse_form(text, _FORMS, "poisson", "arrivals")
     return make(*values)
