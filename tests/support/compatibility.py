@@ -20,12 +20,12 @@ SECTIONS = {
     "vllm": (
         "vLLM",
         "The Python code of each release, on CPU. Cache manager, scheduler and command line are real; only the model's "
-        "answers are synthetic. *Observed* is the plugin's hit ratio on a fixed trace of 220 prompts in a cache that "
-        "is too small for it. It equals, to the last block, an exact LRU with that release's treatment of partly filled "
-        "blocks. *Lookups* is how often `vllm:prefix_cache_queries` counts the 30 prompts of an overloaded engine; the "
-        "plugin counts 30. *Cases* are problems that users reported: 1-3 blocks that are large for the prompts, 4 "
-        "preempted requests, 5 requests looked up while they wait, 6 means of ratios, 10 the tail that is evicted "
-        "first, 11 histories that are rewritten, 14 salts and adapters, 15 speculative decoding, 16 resets.",
+        "answers are synthetic. *Observed* is the plugin's hit ratio on a fixed trace of 220 prompts in a cache "
+        "that is too small for it. It equals, to the last block, an exact LRU with that release's treatment of partly "
+        "filled blocks. *Lookups* is how often `vllm:prefix_cache_queries` counts the 30 prompts of an overloaded "
+        "engine; the plugin counts 30. *Cases* are problems that users reported: 1-3 blocks that are large for the "
+        "prompts, 4 preempted requests, 5 requests looked up while they wait, 6 means of ratios, 10 the tail that is "
+        "evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 speculative decoding, 16 resets.",
         "vLLM",
         ("partly filled blocks go to", "same records", "observed = exact LRU", "flags", "reported cases", "lookups"),
     ),
@@ -53,7 +53,8 @@ SECTIONS = {
     ),
     "limits": (
         "Limits",
-        "Extreme input and conditions. In each case vLLM had no exception and `/metrics` parsed. Lost records are reported.",
+        "Extreme input and conditions. In each case vLLM had no exception and `/metrics` parsed. Lost "
+        "records are reported.",
         "condition",
         ("what was seen",),
     ),
