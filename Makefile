@@ -5,7 +5,7 @@ SHELL := bash
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
-CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests)
+CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests tools)
 
 .PHONY: help env demo test lint bench accuracy clean
 
@@ -25,6 +25,7 @@ lint: env ## ruff and mypy --strict
 	$(RUN) ruff check $(CHECKED)
 	$(RUN) ruff format --check $(CHECKED)
 	$(RUN) mypy
+	$(RUN) mypy --python-version 3.11 -p tools
 	$(RUN) mypy --ignore-missing-imports $(patsubst examples/%/__init__.py,-p examples.%,$(wildcard examples/*/__init__.py))
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
@@ -50,3 +51,10 @@ test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and l
 
 soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")
 	@$(BIN)/python tests/soak $(SOAK_ARGS)
+
+.PHONY: docs docs-reference
+docs: env ## the documentation as a site: build/site (mkdocs, strict: dead links and anchors are errors)
+	@$(RUN) mkdocs build --strict --quiet
+
+docs-reference: env ## docs/metrics.md from the catalogue of metrics
+	@$(BIN)/python scripts/metrics_reference.py

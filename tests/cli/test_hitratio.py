@@ -153,12 +153,12 @@ def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
         "--capacities",
         capacities,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60) == 141
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 141
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")

@@ -3,8 +3,8 @@
     python -m tests.support.one_ascend MODEL_FOLDER RESULT_FILE ours-first|theirs-first
 
 PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the
-patches, the schedulers and the scheduler's side of the connectors; made up are the model's answers, the news that a decoder has
-fetched a prompt's blocks, and what an external pool says it holds.
+patches, the schedulers and the scheduler's side of the connectors; made up are the model's answers, the
+news that a decoder has fetched a prompt's blocks, and what an external pool says it holds.
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ class Lines:
         else:
             buffered = stack.enter_context(open(self._path, "rb"))  # noqa: SIM115 (the stack closes it)
         packed = buffered.peek(2)[:2] == _GZIP_MAGIC
-        return io.TextIOWrapper(gzip.GzipFile(fileobj=buffered) if packed else buffered, encoding="utf-8")
+        text = io.TextIOWrapper(gzip.GzipFile(fileobj=buffered) if packed else buffered, encoding="utf-8")
+        stack.callback(text.detach)  # the stack closes the file; standard input stays open
+        return text
 
 
 def parse_json(source: str, number: int, line: str) -> Any:
