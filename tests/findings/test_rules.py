@@ -14,6 +14,8 @@ from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.findings.rules import RULES, diagnose
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.model.drift import FACTORS
+from vllm_hitratio_plugin.planning.capacity_curve import CapacityCurve
+from vllm_hitratio_plugin.planning.subject import live_subject
 from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
 from vllm_hitratio_plugin.wording import percent
 
@@ -225,6 +227,23 @@ def test_without_the_plugin_a_ratio_has_no_cause_and_off_is_off() -> None:
 )
 def test_the_knee_of_a_curve(curve: dict[int, float], ceiling: float, in_use: float, knee: float | None) -> None:
     assert knee_of(curve, ceiling, in_use) == knee
+
+
+@pytest.mark.parametrize("capacity_blocks", [1000, 3000])
+def test_doctor_and_plan_have_one_knee(capacity_blocks: int) -> None:
+    engine = VirtualEngine(16, capacity_blocks, window_seconds=3000)
+    rng = Random(1)
+    for number in range(3000):
+        engine.prompt(number, text(int(400 * rng.random() ** 3), 320) + text(("question", number), 5))
+    snapshot = replace(engine.snapshot(), sums=engine.monitor.sums)
+    estimate = snapshot.estimate
+    planned = CapacityCurve(live_subject(snapshot).demand).knee
+    # A snapshot has the curve at a few capacities only.
+    nearest = min(estimate.curve, key=lambda size: abs(size - planned))
+    assert knee_of(estimate.curve, estimate.ceiling, estimate.in_use_blocks) == nearest
+    assert (f"Give the cache {nearest:,} blocks" in " ".join(found(snapshot, "capacity-bound").actions)) == (
+        nearest > capacity_blocks
+    )
 
 
 def test_reading_the_curve() -> None:
