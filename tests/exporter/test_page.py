@@ -52,7 +52,7 @@ def test_browsers_get_the_page_and_programs_json(exporter: Exporter, path: str, 
 
 def test_json_carries_the_findings_and_is_still_a_snapshot(exporter: Exporter) -> None:
     body = get(exporter, "/hitratio", "*/*")[1]
-    assert f'"rule": "{diagnose(snapshot())[0].rule}"' in body
+    assert f'"rule":"{diagnose(snapshot())[0].rule}"' in body
     assert from_json(body) == snapshot()
 
 
