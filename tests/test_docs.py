@@ -25,7 +25,7 @@ def test_every_metric_named_in_a_page_exists() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     suffixes = ("", "_bucket", "_sum", "_count")
     known = {name + suffix for name in exported_names() for suffix in suffixes}
-    unknown = {}
+    unknown: dict[str, set[str]] = {}
     for page in pages:
         for name in re.findall(r"`(hitratio_[a-z_]+)(?:\{[^`]*\})?`", page.read_text()):
             if name not in known and not name.endswith("_"):

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from tests.support import compatibility
-from tests.support.real_server import HOST, serve
+from examples.demo.server import HOST
+from tests.support.real_server import serve
 
 pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
