@@ -41,8 +41,8 @@ from pathlib import Path
 
 import psutil  # brought by vLLM
 
-from examples.demo.tiny_model import write_tiny_model
 from examples.demo.server import HOST
+from examples.demo.tiny_model import write_tiny_model
 from tests.support.real_server import Server, serve, write_shim
 from tests.support.repository import ROOT
 from tests.support.soak import page, switch
