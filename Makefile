@@ -8,7 +8,7 @@ RUN := $(BIN)/python -m
 CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests tools)
 FAST := not slow and not server and not engines
 
-.PHONY: help env demo check test lint docs bench accuracy clean
+.PHONY: help env demo check test lint bench accuracy clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -30,10 +30,6 @@ lint: env ## ruff, mypy --strict and the layers of the package
 	$(RUN) ruff format --check $(CHECKED)
 	$(RUN) mypy
 	$(BIN)/lint-imports
-
-# The pages are built only where their configuration is.
-docs: env ## the documentation, with every warning an error: build/site/
-	$(if $(wildcard mkdocs.yml),$(RUN) mkdocs build --strict --quiet --site-dir build/site)
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
 	@$(RUN) benchmarks $(BENCH_ARGS)
@@ -58,3 +54,10 @@ test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and l
 
 soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")
 	@$(RUN) tests.support.soak $(SOAK_ARGS)
+
+.PHONY: docs docs-reference
+docs: env ## the documentation as a site: build/site (mkdocs, strict: dead links and anchors are errors)
+	@$(RUN) mkdocs build --strict --quiet
+
+docs-reference: env ## docs/metrics.md from the catalogue of metrics
+	@$(BIN)/python scripts/metrics_reference.py

@@ -1,4 +1,4 @@
-"""The monitor: each accounting rule of MODEL section 4 by a hand-computed case, then what must hold of any traffic."""
+"""The monitor: each rule of docs/model.md#accounting by a case worked out by hand, then what holds for any traffic."""
 
 from __future__ import annotations
 
@@ -275,7 +275,16 @@ def test_too_little_is_a_state_not_a_number() -> None:
     assert estimate.requests == 199
     figures = vars(estimate)
     for name in (
-        *("observed", "observed_stderr", "divergence", "divergence_stderr", "ceiling", "arrival_rate", "history_workload", "turns"),
+        *(
+            "observed",
+            "observed_stderr",
+            "divergence",
+            "divergence_stderr",
+            "ceiling",
+            "arrival_rate",
+            "history_workload",
+            "turns",
+        ),
         *("reusable_workload", "lifetime_blocks", "characteristic_time", "reachable", "recommended_blocks"),
     ):
         assert figures[name] is None, name
@@ -576,7 +585,7 @@ def told(
 def test_forgetting_what_is_older_than_the_survival_time_changes_nothing(
     seed: int, service: float, factor: float
 ) -> None:
-    """Truncation invariance (MODEL section 3): a small index and one that never forgets predict the same."""
+    """Truncation invariance (docs/model.md#flow-form): a small index and one that never forgets predict the same."""
     capacity = 60
     traffic = regular_traffic(300, seed)
     grid = (20, 40, capacity)
@@ -645,7 +654,7 @@ def test_the_shadow_is_an_exact_lru(unhashed: Unhashed, capacity: int, tail: int
 @pytest.mark.parametrize("unhashed", ["head", "tail"])
 @pytest.mark.parametrize(("capacity", "service"), [(150, 0.0), (300, 0.0), (300, 8.0), (600, 20.0)])
 def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int, service: float) -> None:
-    """MODEL section 7: within 2 points on one window of some 2,500 prompts, pinned blocks or not."""
+    """Within 2 points on one window of some 2,500 prompts, pinned blocks or not."""
     monitor = Monitor(
         block_size=B, capacity_blocks=capacity, unhashed=unhashed, index_blocks=10**5, window_seconds=10_000
     )
@@ -664,8 +673,8 @@ def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(10, 200), st.sampled_from(["head", "tail"]), st.integers(0, 15))
-def test_every_prompt_block_has_one_fate(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
-    """MODEL section 6: they add up, and what an exact pool does leaves next to nothing unexplained."""
+def test_every_prompt_block_has_one_outcome(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
+    """Outcomes add up, and what an exact pool does leaves next to nothing unexplained."""
     monitor = Monitor(block_size=B, capacity_blocks=capacity, unhashed=unhashed, least_requests=1)
     trace = as_trace(regular_traffic(100, seed), tail)
     observed = simulate(trace, BlockLRU(capacity, B, unhashed), capacity_blocks=capacity, observer=monitor)

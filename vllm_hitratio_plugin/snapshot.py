@@ -6,6 +6,7 @@ the wrong type is refused by name, a field that is not known (of a later version
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -52,6 +53,7 @@ DEGRADATIONS = (
     "fit",
     "snapshot",
     "exporter",
+    "collector",
 )
 
 #: Rows of the table of runs that a snapshot carries at the most: its sums stay below 32 kB.
@@ -125,6 +127,9 @@ class Estimate:
     drift_significant: list[str] = field(default_factory=list)
     """The factors that changed beyond their standard errors, the one that explains most first."""
 
+    def __post_init__(self) -> None:
+        _expect("outcomes", self.outcomes, len(OUTCOMES), 0)
+
 
 @dataclass
 class Counters:
@@ -163,6 +168,10 @@ class Counters:
     interarrival_buckets: list[int] = field(default_factory=lambda: [0] * (len(INTERARRIVAL_BOUNDS) + 1))
     """Turns per bucket of ``INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
     interarrival_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        _expect("outcomes", self.outcomes, len(OUTCOMES))
+        _expect("interarrival_buckets", self.interarrival_buckets, len(INTERARRIVAL_BOUNDS) + 1)
 
     def copy(self) -> Counters:
         """The sums as they are now."""
@@ -248,6 +257,8 @@ class Snapshot:
     """How long ago that was, s."""
     sums: TrafficSums | None = None
     """Sums of the current window: what what-ifs are computed from."""
+    exporter: str | None = None
+    """URL of the engine's own exporter, with the address that it is bound to; None while there is none."""
     vllm: VllmCounters | None = None
     """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)
@@ -270,7 +281,17 @@ def from_json(text: bytes | str) -> Snapshot:
     Raises:
         ValueError: it is no snapshot; the message names the field.
     """
-    return _DECODER.decode(text)
+    if _TOO_LARGE.search(text.encode() if isinstance(text, str) else text):
+        raise ValueError("a number is too large")
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply to be a snapshot") from None
+
+
+def _expect(name: str, values: list[int], *lengths: int) -> None:
+    if len(values) not in lengths:
+        raise ValueError(f"{name} has {len(values)} numbers where {lengths[0]} are expected")
 
 
 def _plain(value: Any) -> list[Any]:
@@ -289,5 +310,7 @@ def _column(kind: Any, value: Any) -> Array:
     return np.array(value, dtype=float)
 
 
+#: A whole number that no float holds.
+_TOO_LARGE = re.compile(rb"\d{300}")
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _DECODER = msgspec.json.Decoder(Snapshot, dec_hook=_column)

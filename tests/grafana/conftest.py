@@ -3,13 +3,11 @@
 import shutil
 
 import pytest
-from grafana_queries import PAGES
-
-from vllm_hitratio_plugin.dashboards.dashboard import Dashboard
+from grafana_queries import PAGES, Json
 
 
-@pytest.fixture(params=PAGES, ids=lambda page: page.uid)
-def page(request: pytest.FixtureRequest) -> Dashboard:
+@pytest.fixture(params=PAGES, ids=lambda page: page["uid"])
+def page(request: pytest.FixtureRequest) -> Json:
     return request.param
 
 

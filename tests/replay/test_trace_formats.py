@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from vllm_hitratio_plugin.replay.formats.source import read_source
+from vllm_hitratio_plugin.replay.formats.source import Format, read_source
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace, TraceError
 from vllm_hitratio_plugin.replay.turns import Turn
 
@@ -161,7 +161,7 @@ def test_bad_mooncake_lines_are_named(tmp_path: Path, record: Any, complaint: st
         ("auto", [1, 2], "no known trace format"),
     ],
 )
-def test_bad_lines_of_other_formats_are_named(tmp_path: Path, kind: str, record: Any, complaint: str) -> None:
+def test_bad_lines_of_other_formats_are_named(tmp_path: Path, kind: Format, record: Any, complaint: str) -> None:
     path = write(tmp_path / "t.jsonl", record)
     with pytest.raises(TraceError) as error:
         read_source(path, kind)

@@ -2,9 +2,9 @@
 
     python -m tests.support.one_ascend MODEL_FOLDER RESULT_FILE ours-first|theirs-first
 
-PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the patches, the
-schedulers and the scheduler's side of the connectors; made up are the model's answers, the news that a decoder has
-fetched a prompt's blocks, and what an external pool says it holds.
+PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the
+patches, the schedulers and the scheduler's side of the connectors; made up are the model's answers, the
+news that a decoder has fetched a prompt's blocks, and what an external pool says it holds.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def caching_off(model: str) -> dict[str, Any]:
 
 
 def mla() -> dict[str, Any]:
-    """A cache of DeepSeek's kind, which some versions replace a class for (ASCEND.md hazard H1)."""
+    """A cache of DeepSeek's kind, which some versions replace a class for (docs/vllm.md#vllm-ascend)."""
     import torch
     from vllm.v1 import kv_cache_interface
 

@@ -258,7 +258,7 @@ def case_mamba() -> dict[str, Any]:
 
 
 def _unmodelled(manager: Any) -> dict[str, Any]:
-    from vllm_hitratio_plugin.metrics.families import families
+    from vllm_hitratio_plugin.metrics.collector import families
 
     service = watched(manager, target=0.8)
     hasher = drive.Hasher(drive.BLOCK)

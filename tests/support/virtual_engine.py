@@ -1,4 +1,4 @@
-"""An engine in virtual time: a block pool, the monitor beside it, and the snapshot that the plugin would publish."""
+"""An engine in virtual time: a block pool, its monitor, and the snapshot that the plugin would publish."""
 
 import time
 from collections.abc import Hashable, Sequence
@@ -49,17 +49,17 @@ class VirtualEngine:
         """The same for chained ids."""
         self._key += 1
         self.now = time
-        pinned = self.pool.in_use_blocks
+        in_use = self.pool.in_use_blocks
         hit = self.pool.admit(self._key, tokens, ids)
         assert hit is not None
         hit_tokens = hit * self.block_size
-        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=pinned, **access))
+        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=in_use, **access))
         self.pool.release(self._key)
         self.monitor.release(time, self._key)
         return hit_tokens
 
     def tell(self, time: float, tokens: int, ids: Sequence[Hashable], hit_tokens: int, **access: Any) -> None:
-        """A prompt of an engine that is not the pool: what it hit is given."""
+        """A prompt of an engine other than the pool, with the hit given."""
         self._key += 1
         self.now = time
         cached: int | None = access.pop("cached", None)
@@ -89,7 +89,7 @@ def snapshot_of(monitor: Monitor, **facts: Any) -> Snapshot:
         "engine": "0",
         "version": "0.1.0",
         "vllm_version": "0.32.0",
-        "unhashed": monitor.unhashed,
+        "unhashed": "head",
         "wall_time": time.time(),
         "capacity_blocks": monitor.capacity_blocks,
         "block_size": monitor.block_size,

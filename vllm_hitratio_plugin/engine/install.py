@@ -83,7 +83,7 @@ def _extend_multiprocess(module: ModuleType) -> None:
 def _show_on(registry: Any) -> None:
     if enabled() and registry is not None:
         try:
-            from vllm_hitratio_plugin.metrics.collector import register_snapshots
+            from vllm_hitratio_plugin.engine.registry import register_snapshots
 
             register_snapshots(registry)
         except Exception:

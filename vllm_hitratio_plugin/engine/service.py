@@ -15,6 +15,7 @@ from vllm_hitratio_plugin.engine.probe import CacheFacts
 from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
 from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
 from vllm_hitratio_plugin.exporter.server import Exporter
+from vllm_hitratio_plugin.failures import where
 from vllm_hitratio_plugin.metrics import snapshot_folder
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
@@ -33,16 +34,6 @@ def _vllm_version() -> str:
     import vllm
 
     return str(getattr(vllm, "__version__", "unknown"))
-
-
-def _where(error: BaseException) -> str:
-    """What kind of error and where; not its text, which may hold a block's hash, an id or tokens."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    if frame is None:
-        return type(error).__name__
-    return f"{type(error).__name__} in {os.path.basename(frame.tb_frame.f_code.co_filename)}, line {frame.tb_lineno}"
 
 
 class Service:
@@ -132,7 +123,7 @@ class Service:
         if recorder is None:
             return
         if recorder.error is not None:
-            self._degrade("hook", f"recording stopped: {_where(recorder.error)}")
+            self._degrade("hook", f"recording stopped: {where(recorder.error)}")
             self._recorder = None
             return
         if recorder.full:
@@ -153,10 +144,10 @@ class Service:
                     monitor.reset(record.time)
         except Exception as error:
             self._failures += 1
-            self._degrade("workload", f"the estimate starts from scratch: {_where(error)}")
+            self._degrade("workload", f"the estimate starts from scratch: {where(error)}")
             self._monitor = self._new_monitor()
             if self._failures >= _FAILURES:
-                self._degrade("workload", f"recording stopped after {_FAILURES} failures: {_where(error)}")
+                self._degrade("workload", f"recording stopped after {_FAILURES} failures: {where(error)}")
                 recorder.close()
                 self._recorder = None
 
@@ -202,7 +193,7 @@ class Service:
             )
         except Exception as error:
             # What was published last stays, with its own timestamp, which tells stale from wrong.
-            self._degrade("fit", f"the estimate is stale: {_where(error)}")
+            self._degrade("fit", f"the estimate is stale: {where(error)}")
             return fresh
 
     def _run(self) -> None:
@@ -219,7 +210,7 @@ class Service:
                     with self._lock:
                         self.drain()
             except Exception as error:
-                self._degrade("workload", _where(error))
+                self._degrade("workload", where(error))
             self._stop.wait(min(_DRAIN_S, self._settings.interval))
         if exporter is not None:
             exporter.close()
@@ -234,7 +225,8 @@ class Service:
             self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
             return None
         self._degraded.pop("exporter", None)
-        logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
+        self._snapshot = replace(self._snapshot, exporter=exporter.url)
+        logger.info("hitratio: metrics at %s/metrics", exporter.url)
         return exporter
 
     def _new_monitor(self) -> Monitor:

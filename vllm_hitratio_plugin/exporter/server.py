@@ -18,14 +18,14 @@ from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.snapshot import Snapshot, to_json
 
-#: Clients served at a time, and seconds that one may be silent; a whole request may take twice as long. More and slower
-#: ones are shed.
+#: Clients served at a time, and seconds that one may stay silent; a whole request may take twice as long. The server
+#: drops connections beyond these limits.
 _CLIENTS = 8
 _PATIENCE_S = 5.0
 
 
 def _prefers_html(accept: str) -> bool:
-    """Whether an Accept header names HTML, and not JSON before it: only browsers do (curl sends */*)."""
+    """Whether an Accept header names HTML, and not JSON before it: browsers do, curl sends */*."""
     html, json_ = accept.find("text/html"), accept.find("application/json")
     return html >= 0 and not 0 <= json_ < html
 
@@ -37,8 +37,12 @@ def _to_json(snapshot: Snapshot) -> bytes:
 class Exporter:
     """Serves ``/metrics`` (Prometheus) and ``/hitratio`` from daemon threads.
 
-    ``/hitratio`` is the snapshot with its findings: a page for browsers, JSON for everybody else and as
+    ``/hitratio`` is the snapshot with its findings: a page for browsers, JSON for other clients and as
     ``/hitratio.json``.
+
+    Attributes:
+        port: Where it listens.
+        url: Its base address, with the host that it is bound to.
 
     Raises:
         OSError: the address can't be bound.
@@ -76,11 +80,11 @@ class Exporter:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing: vLLM's log is for vLLM."""
+                """Say nothing: requests to the exporter do not belong in vLLM's log."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
-            # Two engines must not share a port unnoticed.
+            # Otherwise two engines could share a port unnoticed.
             allow_reuse_port = False
 
             def process_request(self, request: Any, client_address: Any) -> None:
@@ -88,7 +92,7 @@ class Exporter:
                     try:
                         super().process_request(request, client_address)
                     except BaseException:
-                        # No thread was to be had: nobody else gives the place back.
+                        # No thread could be started, so nothing else would release the place.
                         places.release()
                         raise
                 else:
@@ -103,7 +107,7 @@ class Exporter:
                     places.release()
 
             def service_actions(self) -> None:
-                """Twice a second. The handler's timeout is of one read: a byte a second would always be in time."""
+                """Runs twice a second. The handler's timeout is per read; a client that drips bytes never meets it."""
                 late = time.monotonic() - 2 * _PATIENCE_S
                 for request, began in tuple(since.items()):
                     if began < late:
@@ -111,10 +115,11 @@ class Exporter:
                             request.shutdown(socket.SHUT_RDWR)
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """A client that went away is no news."""
+                """Say nothing: clients may go away."""
 
         self._server = Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         threading.Thread(target=self._server.serve_forever, name="hitratio-exporter", daemon=True).start()
 
     def close(self) -> None:

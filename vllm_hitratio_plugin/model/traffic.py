@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -35,6 +35,10 @@ def _nothing() -> Array:
 @dataclass(frozen=True, eq=False)
 class _Table:
     """Columns of equal length; the first one, the bin or lag, is ascending and whole, the others are sums."""
+
+    def __post_init__(self) -> None:
+        if len({len(column) for column in vars(self).values()}) > 1:
+            raise ValueError("the columns of a table are of different lengths")
 
     @classmethod
     def merged(cls: type[Table], tables: Sequence[Table]) -> Table:

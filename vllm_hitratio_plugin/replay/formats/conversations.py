@@ -15,9 +15,9 @@ _ANSWERS = frozenset({"gpt", "chatgpt", "assistant", "bing", "bard"})
 
 
 def read_conversations(path: str, tokenizer: str | None = None) -> tuple[list[Turns], int]:
-    """Read turn lengths (JSONL), or ShareGPT texts, as one JSON array or one object a line, with a ``tokenizer.json``.
+    """Read turn lengths (JSONL), or ShareGPT texts with a ``tokenizer.json``: one JSON array, or one object per line.
 
-    Returns the conversations, and how many entries held none (nobody asked anything in them). Raises ``TraceError``
+    Returns the conversations, and how many entries held none (they ask nothing). Raises ``TraceError``
     with one sentence.
     """
     lines = Lines(path)

@@ -75,7 +75,7 @@ class Fields:
 
 
 def _kind(value: Any) -> str:
-    """How to name a wrong value in a sentence, short whatever it is."""
+    """What a wrong value is called in a sentence: short, whatever it is."""
     if isinstance(value, str):
         return f"the text {value[:40]!r}"
     if isinstance(value, list):

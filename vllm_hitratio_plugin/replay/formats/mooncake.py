@@ -11,7 +11,7 @@ from vllm_hitratio_plugin.replay.trace import Prompt, Trace, TraceError
 def read_mooncake(source: str, records: Iterable[tuple[int, Any]], block_size: int | None = None) -> Trace:
     """Read ``timestamp`` [ms], ``input_length`` [tokens], ``hash_ids``.
 
-    Optional are ``session_id`` or ``chat_id``, and ``output_length`` [tokens]. ``hash_ids`` has one id a block, the
+    Optional are ``session_id`` or ``chat_id``, and ``output_length`` [tokens]. ``hash_ids`` has one id per block, the
     last block usually being partly filled: ``ceil(input_length / block_size)`` of them. The block size is written
     nowhere in such a file. Every line leaves an interval of sizes that its two lengths allow; the size is taken from
     what all lines have in common, ``block_size`` if that is among it. Raises ``TraceError`` at the first line that

@@ -1,4 +1,4 @@
-"""Conversations as turn lengths: one JSON array a line."""
+"""Conversations as turn lengths: one JSON array per line."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from vllm_hitratio_plugin.replay.turns import Turn, Turns, prompt_lengths
 
 
 def read_turn_lengths(source: str, records: Iterable[tuple[int, Any]]) -> list[Turns]:
-    """Read [[new prompt tokens, response tokens], ...] a line; there are no times and no ids in such a file."""
+    """Read [[new prompt tokens, response tokens], ...] per line; such a file has no times and no ids."""
     return [_conversation(f"{source}, line {number}", record) for number, record in records]
 
 
