@@ -579,6 +579,7 @@ def told(
     return story.estimate(end)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 4.0]), st.floats(1.3, 5.0))
 def test_forgetting_what_is_older_than_the_survival_time_changes_nothing(

@@ -67,6 +67,7 @@ def test_convergence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["convergence.csv", "convergence.png"]
 
 
+@pytest.mark.slow
 def test_nonstationary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     answer = experiment(capsys, "nonstationary", "--conversations", "4200", "--out", str(tmp_path))

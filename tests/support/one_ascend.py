@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import drive
-from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
+from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release, Reset
 
 BLOCK = 128
 
@@ -84,13 +84,15 @@ def two_turns(model: str, **arguments: Any) -> dict[str, Any]:
     one.run()
     one.add("turn-2", [*history, *(rng.randrange(256) for _ in range(300))])
     one.run()
-    records = [
-        [record.request.request_id, record.hit_tokens, record.external_tokens]
-        if isinstance(record, Admission)
-        else [record.request.request_id]
-        for record in seen.queue
-    ]
+    records = [_plain(record) for record in seen.queue]
     return {"class": [base.__name__ for base in type(one.scheduler).__mro__], "records": records, **_said(one)}
+
+
+def _plain(record: Record) -> list[Any]:
+    """A record without its time."""
+    assert not isinstance(record, Reset)
+    name = record.request.request_id
+    return [name, record.hit_tokens, record.external_tokens] if isinstance(record, Admission) else [name]
 
 
 def producer(model: str) -> dict[str, Any]:

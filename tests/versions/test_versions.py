@@ -16,6 +16,8 @@ from tests.support import compatibility, wheels
 from tests.support.engines import ALL_ENGINES
 from tests.support.repository import python_path
 
+pytestmark = pytest.mark.slow
+
 #: `make test` runs one release of either kind, `make test-engines` all.
 IN_EVERY_RUN = ("0.22.1", "0.24.0")
 VERSIONS = tuple(wheels.VLLM) if ALL_ENGINES else IN_EVERY_RUN
