@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from grafana_queries import PAGES, Json
+
+from tests.grafana.grafana_queries import PAGES, Json
 
 
 @pytest.fixture(params=PAGES, ids=lambda page: page["uid"])

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from grafana_queries import ALERTS, PAGES
-from grafana_recorder import TOKEN, Recorder, recording
+
+from tests.grafana.grafana_queries import ALERTS, PAGES
+from tests.grafana.grafana_recorder import TOKEN, Recorder, recording
 
 pytest.importorskip("grafana_api", reason="grafana-api is not installed (pip install 'vllm-hitratio-plugin[grafana]')")
 

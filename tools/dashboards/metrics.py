@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from vllm_hitratio_plugin.metrics.catalogue import METRICS
 from vllm_hitratio_plugin.model.drift import FACTORS
 from vllm_hitratio_plugin.snapshot import OUTCOMES as _OUTCOMES_AND_REASONS
