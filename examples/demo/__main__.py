@@ -14,7 +14,7 @@ from examples.demo.picture import draw
 from examples.demo.report import Report, describe_load, table, write_json
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS, Settings
 from examples.demo.workload import Timetable, draw_timetable
-from vllm_hitratio_plugin.cli.values import MOST, count, positive, ratio, seed
+from vllm_hitratio_plugin.cli.values import MOST, count, from_zero, positive, ratio
 
 LEAST_BLOCKS = MAX_PROMPT_TOKENS // BLOCK_SIZE + 1
 
@@ -102,7 +102,7 @@ def _parse(arguments: list[str] | None) -> tuple[Settings, bool]:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
     for flag, field, kind, words in (
         ("--output", "output", Path, "folder for everything that is written"),
-        ("--seed", "seed", seed, "of the load"),
+        ("--seed", "seed", from_zero, "of the load"),
         ("--rate", "conversations_per_second", positive, "conversations per second"),
         ("--think", "think_seconds", positive, "mean think time, seconds"),
         ("--warmup", "warmup_seconds", positive, "seconds before the measured window"),

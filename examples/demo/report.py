@@ -17,6 +17,9 @@ from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.replay.turns import conversation_sample
 from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
+#: Median latency, s, above which requests queue up: far more than the hundredths of a second that one takes.
+BUSY_SECONDS = 0.5
+
 #: What is known of the load and estimated from it: words, digits, key of the JSON, attribute.
 WORKLOAD = (
     ("λ0, conversations/s", 2, "arrival_rate", "arrival_rate"),
@@ -104,6 +107,8 @@ def table(report: Report) -> str:
         f" {sample.requests_per_second:.1f} requests/s of {sample.planned_per_second:.1f} planned,"
         f" {sample.failures} failed, {sample.late} sent late{latency}\n"
     )
+    if sample.latency_p50 is not None and sample.latency_p50 > BUSY_SECONDS:
+        lines.append("The machine is too busy: with such slow answers the load is not what was planned.\n")
     lines += [f"  {'PASS' if each.passed else 'FAIL'}  {each.name}: {each.detail}" for each in report.checks]
     lines += ["", *(f"  {name:32}{seconds:>7.1f} s" for name, seconds in report.phases.items())]
     return "\n".join([*lines, f"  {'in all':32}{report.seconds:>7.1f} s"])

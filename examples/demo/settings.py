@@ -19,14 +19,14 @@ class Settings:
 
     output: Path = Path("build/demo")
     seed: int = 1
-    conversations_per_second: float = 5.1
-    """λ0; times 4.47 turns makes 23 requests per second, a third of what two quiet cores serve."""
-    think_seconds: float = 4.0
+    conversations_per_second: float = 4.0
+    """λ0; times 4.47 turns makes 18 requests per second, a quarter of what two quiet cores serve."""
+    think_seconds: float = 5.0
     """Mean interarrival time μ of a conversation's turns: a person's minutes scaled to seconds."""
-    warmup_seconds: float = 20.0
+    warmup_seconds: float = 25.0
     """Five mean think times, in which the load writes the first cache three times over, the second one once."""
-    measured_seconds: float = 90.0
-    """The plugin's window: on average 459 conversations start and 2,050 requests arrive in it."""
+    measured_seconds: float = 112.0
+    """The plugin's window: on average 448 conversations start and 2,000 requests arrive in it."""
     capacity_blocks: int = 850
     """N of the first server: it reuses about half of what could be reused."""
     target: float = 0.5

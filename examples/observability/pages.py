@@ -67,6 +67,11 @@ def ask_alerts(stack: Stack) -> Iterator[Answer]:
             yield _ask(stack, f"alert: {rule['title']}", rule["data"][0]["model"]["expr"])
 
 
+def ask_again(stack: Stack, answer: Answer) -> Answer:
+    """The same answer if it has data, else a new one: what compares two windows has no data at first."""
+    return answer if answer.series or answer.error else _ask(stack, answer.where, answer.expr)
+
+
 def _ask(stack: Stack, where: str, expr: str) -> Answer:
     try:
         return Answer(where, expr, len(stack.query(expr)))

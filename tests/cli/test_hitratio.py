@@ -109,7 +109,7 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
         (["replay", ".", *TRACE_ARGUMENTS], "hitratio replay: .: is a directory"),
         (["replay", "text", *TRACE_ARGUMENTS], "text, line 1: not JSON"),
         (["replay", "cut.gz", *TRACE_ARGUMENTS], "cut.gz, after line 0: the gzip data are damaged or cut short"),
-        (["replay", "second", *TRACE_ARGUMENTS], "second, line 2: the field 'timestamp' is missing"),
+        (["replay", "second", *TRACE_ARGUMENTS], "second, line 2: Object missing required field `timestamp`"),
         (["replay", "deep", *TRACE_ARGUMENTS], "deep, line 1: not JSON"),
         (
             ["replay", "good", *TRACE_ARGUMENTS, "--interarrival", "9"],
@@ -121,7 +121,7 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
         (["replay", "turns", *TRACE_ARGUMENTS, "--warmup", "9", "--conversations", "9"], "leave none to measure"),
         (["experiment", "paper-3"], "argument name: invalid choice: 'paper-3'"),
         (["experiment", "paper-1", "--turn-lengths", "absent"], "absent: no such file or directory"),
-        (["experiment", "paper-1", "--turn-lengths", "good"], "good, line 1: a non-empty array of turns is expected"),
+        (["experiment", "paper-1", "--turn-lengths", "good"], "good, line 1: Expected `array`, got `object`"),
         (["experiment", "convergence", "--unhashed", "head"], "convergence is about Algorithm 1"),
         (["experiment", "paper-1", "--conversations", "1"], "conversations are too few"),
         (["experiment", "paper-1", "--out", "good"], "good: file exists"),

@@ -126,6 +126,12 @@ def test_what_was_not_measured_is_null_and_a_dash() -> None:
     assert "observed                           -" in table(bare)
 
 
+@pytest.mark.parametrize(("seconds", "busy"), [(0.013, False), (1.4, True)])
+def test_a_machine_that_is_too_busy_is_said(seconds: float, busy: bool) -> None:
+    first = outcome(sample=replace(outcome().sample, latency_p50=seconds))
+    assert ("The machine is too busy" in table(report(first, second()))) == busy
+
+
 def test_a_phase_is_timed_even_if_it_fails() -> None:
     phases = Phases()
     with pytest.raises(RuntimeError), phases.phase("start"):

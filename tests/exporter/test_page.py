@@ -16,6 +16,7 @@ from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.findings.rules import diagnose
+from vllm_hitratio_plugin.snapshot import from_json
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HEIGHT = 3500
@@ -51,7 +52,7 @@ def test_browsers_get_the_page_and_programs_json(exporter: Exporter, path: str, 
 
 def test_json_carries_the_findings_and_is_still_a_snapshot(exporter: Exporter) -> None:
     body = get(exporter, "/hitratio", "*/*")[1]
-    assert f'"rule": "{diagnose(snapshot())[0].rule}"' in body
+    assert f'"rule":"{diagnose(snapshot())[0].rule}"' in body
     assert from_json(body) == snapshot()
 
 

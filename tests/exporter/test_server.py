@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.example_snapshots import snapshot
+from vllm_hitratio_plugin.exporter import server as exporters
 from vllm_hitratio_plugin.exporter.server import Exporter
-from vllm_hitratio_plugin.metrics import exporter as exporters
-from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot, from_json
 
 HOST = "127.0.0.1"
 

@@ -193,3 +193,5 @@ def test_the_package_carries_what_is_installed() -> None:
     } < names
     assert {f"kubernetes/{path.name}" for path in (GRAFANA / "kubernetes").iterdir()} < names
     assert json.loads(files.texts()["dashboards/fleet.json"]) == PAGES[1]
+    build = (ROOT / "pyproject.toml").read_text()
+    assert [pattern for pattern in files.PATTERNS if f'"generated/{pattern}"' not in build] == [], "not in the wheel"

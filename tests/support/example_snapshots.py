@@ -67,7 +67,10 @@ def full_snapshot() -> Snapshot:
     )
     contributions = {"arrival_rate": -0.08, "conversation_size": 0.01, "reuse_times": -0.02, "reusable_share": 0.0}
     estimate = replace(
-        made.estimate, drift_contributions=contributions, drift_significant=["arrival_rate", "reuse_times"]
+        made.estimate,
+        recommended_blocks=580.0,
+        drift_contributions=contributions,
+        drift_significant=["arrival_rate", "reuse_times"],
     )
     return replace(made, counters=counters, estimate=estimate)
 

@@ -42,7 +42,7 @@ def fleet() -> Json:
         UID,
         "vLLM / Hit ratio / Fleet",
         "All engines: which one differs, and what the fleet as a whole serves from its caches.",
-        Row("", 4, (4, 4, 4, 4, 4, 4), _figures()),
+        Row("", 4, (3, 4, 4, 5, 4, 4), _figures()),
         Row("Engine by engine", 8, (24,), [_engines()]),
         Row("Which engine differs?", 9, (12, 12), _differences()),
         Row("Sums over engines", 9, (12, 12), _sums()),
@@ -74,10 +74,10 @@ def _engines() -> table.Panel:
     values = [
         (_OBSERVED, column("Observed", "percentunit", 82, color=OBSERVED)),
         (_PREDICTED, column("Predicted", "percentunit", 82, color=PREDICTED)),
-        (_DIVERGENCE, column("Divergence", "percentunit", 95, judge=good)),
-        (_TRAFFIC, column("Traffic", "count:tok/s", 105)),
+        (_DIVERGENCE, column("Divergence", "percentunit", 115, judge=good)),
+        (_TRAFFIC, column("Traffic", "count:tok/s", 98)),
         (_gauge("hitratio_capacity_bytes"), column("KV cache", "bytes", 80)),
-        (_gauge("hitratio_recommended_capacity_bytes"), column("Recommended", "bytes", 115)),
+        (_gauge("hitratio_recommended_capacity_bytes"), column("Needed", "bytes", 80)),
         (_gauge("hitratio_characteristic_time_seconds"), column("T_C", "dthms", 80)),
         (
             f"time() - {_gauge('hitratio_last_fit_timestamp_seconds')}",

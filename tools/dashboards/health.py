@@ -25,7 +25,7 @@ def panels() -> list[Builder[models.Panel]]:
         states("Degraded", degraded, "works", "degraded", "red"),
         timeseries("Memory of the index", "bytes", per_engine(engines("hitratio_index_bytes"))),
         timeseries(
-            "Blocks in the index and in use",
+            "Index and blocks in use",
             "short",
             curve(f"sum({CHOSEN('hitratio_index_blocks')})", "remembered", "purple"),
             curve(f"sum({CHOSEN('hitratio_capacity_blocks')})", "capacity", MUTED, dashed=True),
@@ -41,7 +41,7 @@ def panels() -> list[Builder[models.Panel]]:
             "Versions",
             [f"max by (instance, engine, version, vllm_version, unhashed) ({CHOSEN('hitratio_build_info')})"],
             {
-                "instance": column("Instance"),
+                "instance": column("Instance", more={"custom.minWidth": 125}),
                 "engine": column("Engine"),
                 "version": column("Plugin"),
                 "vllm_version": column("vLLM"),

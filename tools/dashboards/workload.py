@@ -17,7 +17,7 @@ from tools.dashboards.style import CEILING, NEUTRAL, line
 #: Two windows are needed before there is a drift.
 _NO_DRIFT = "No second window yet"
 
-_FACTOR_COLORS = dict(zip(FACTORS, ("yellow", "purple", "light-blue", "green", "orange"), strict=True))
+_FACTOR_COLORS = dict(zip(FACTORS, ("dark-yellow", "purple", "blue", "green", "orange"), strict=True))
 
 
 def engines(gauge: str) -> str:
@@ -32,9 +32,9 @@ def drift() -> timeseries.Panel:
     total = f"(sum({traffic} and on ({ENGINE}) {gauge}) > 0)"
     factors = query(f"sum by (factor) ({weighed}) / on () group_left () {total}", "{{factor}}")
     whole = curve(f"sum({weighed}) / {total}", "whole change", NEUTRAL, dashed=True)
-    lines = [line(factor, color) for factor, color in _FACTOR_COLORS.items()]
+    lines = [line(factor, color, width=1) for factor, color in _FACTOR_COLORS.items()]
     panel = differences("Drift: contributions to the change of the prediction", (factors, lines), whole, soft=0.02)
-    return panel.no_value(_NO_DRIFT).line_interpolation(options.LineInterpolation.STEP_AFTER)
+    return panel.no_value(_NO_DRIFT)
 
 
 def significant_drift() -> statetimeline.Panel:
@@ -49,8 +49,8 @@ def averages() -> list[timeseries.Panel]:
     workloads = curve(history, "A_R", "purple"), curve(reusable, "A_H^hash", CEILING)
     return [
         curves("Conversation arrivals: λ0", "cps", per_engine(engines("hitratio_conversation_arrival_rate"))),
-        curves("Requested blocks: A_R, A_H^hash", "short", *workloads),
-        curves("Written blocks: E[B]", "short", per_engine(engines("hitratio_lifetime_blocks"))),
+        curves("Requested: A_R, A_H^hash", "short", *workloads),
+        curves("Written: E[B]", "short", per_engine(engines("hitratio_lifetime_blocks"))),
         curves("Turns: E[M]", "short", per_engine(engines("hitratio_turns_per_conversation"))),
     ]
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from vllm_hitratio_plugin.grafana.links import GRAFANA_BASE, RUNBOOK_BASE, readdressed
 
 _FOLDER = Path(__file__).with_name("generated")
-_PATTERNS = ("dashboards/*.json", "alerting/*.yaml", "prometheus/rules.yml", "kubernetes/*.yaml")
+
+#: What an installation needs; pyproject.toml puts the same files into the wheel.
+PATTERNS = ("dashboards/*.json", "alerting/*.yaml", "prometheus/rules.yml", "kubernetes/*.yaml")
 
 
 def texts(runbooks: str = RUNBOOK_BASE, grafana: str = GRAFANA_BASE) -> dict[str, str]:
     """Content by path below the folder, with these base addresses."""
-    paths = sorted(path for pattern in _PATTERNS for path in _FOLDER.glob(pattern))
+    paths = sorted(path for pattern in PATTERNS for path in _FOLDER.glob(pattern))
     contents = {path.relative_to(_FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     return {name: readdressed(content, runbooks, grafana) for name, content in contents.items()}
 

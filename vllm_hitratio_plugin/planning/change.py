@@ -34,7 +34,7 @@ class Change:
     """Of each replica, in blocks of today's size."""
 
     def applied(self, demand: Demand, reblock: Reblock | None = None) -> Demand:
-        """The demand after the change; ``reblock`` is gives another block size exactly, if anything does."""
+        """The demand after the change; ``reblock`` gives another block size exactly, if anything does."""
         before = demand.block_size
         if self.block_size is not None:
             exact = reblock(self.block_size) if reblock is not None else None
