@@ -36,7 +36,7 @@ def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
     grafana.configure(parser)
     options = parser.parse_args(arguments)
-    return options.run(options)
+    return int(options.run(options))
 
 
 def push(server: Recorder, *more: str, token: str = TOKEN, url: str | None = None) -> int:
