@@ -29,6 +29,7 @@ lint: env ## ruff, mypy --strict and the layers of the package
 	$(RUN) ruff check $(CHECKED)
 	$(RUN) ruff format --check $(CHECKED)
 	$(RUN) mypy
+	$(RUN) mypy --python-version 3.11 -p tools
 	$(BIN)/lint-imports
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json

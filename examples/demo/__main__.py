@@ -14,7 +14,8 @@ from examples.demo.picture import draw
 from examples.demo.report import Report, describe_load, table, write_json
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS, Settings
 from examples.demo.workload import Timetable, draw_timetable
-from vllm_hitratio_plugin.cli.values import MOST, count, from_zero, positive, ratio
+from vllm_hitratio_plugin.cli.values import count, from_zero, positive, ratio
+from vllm_hitratio_plugin.numbers import MOST
 
 LEAST_BLOCKS = MAX_PROMPT_TOKENS // BLOCK_SIZE + 1
 
