@@ -54,7 +54,7 @@ def _figures() -> list[stat.Panel]:
         judged(divergence, (None, "red"), (-DIVERGENCE, "green"), (DIVERGENCE, "orange")),
         figure("KV cache", "bytes", f"max({CHOSEN('hitratio_capacity_bytes')})", none="Unknown"),
         figure("Recommended", "bytes", f"max({recommended})", none="None"),
-        figure("Tokens / s", "short", RECENT.flow(PROMPT_TOKENS)),
+        figure("Tok / s", "short", RECENT.flow(PROMPT_TOKENS)),
     ]
 
 
