@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import barchart, stat, table, timeseries
 
 from tools.dashboards import outcomes
 from tools.dashboards.overview import LIMITS
-from tools.dashboards.page import CHOSEN, RECENT, Json, Row, page
+from tools.dashboards.page import Json, Row, page
 from tools.dashboards.panels import (
     bars,
     column,
@@ -25,6 +25,7 @@ from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import ENGINE, PROMPT_TOKENS
 from tools.dashboards.style import MUTED, NEUTRAL, OBSERVED, PREDICTED, TARGET, colored, line
 from tools.dashboards.thresholds import DIVERGENCE, STALE_SECONDS
+from tools.dashboards.variables import CHOSEN, RECENT
 
 UID = "hitratio-fleet"
 
