@@ -1,25 +1,33 @@
-"""What all tests share: the markers that need a real vLLM, and the traces beside the repository."""
+"""What all tests share: which of them run where, the tiny model of real servers, the traces next to the repository."""
 
 import importlib.util
 import os
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.support.engines import ALL_ENGINES
+from tests.support.repository import ROOT
+
 # These machines are noisy and may run several things at once: how long an example takes says nothing of the code.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT.parent / "shared" / "traces"
 REQUIRE_VLLM = "HITRATIO_REQUIRE_VLLM"
 """Set to 1 (as `.ci/run` does where CI=true): a test that needs a real vLLM fails where it would skip."""
 
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # `examples.demo` and `benchmarks` are run from the repository, not installed
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of the engines' matrix run in `make test-engines` alone."""
+    if ALL_ENGINES:
+        return
+    elsewhere = [item for item in items if item.get_closest_marker("engines") is not None]
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = [item for item in items if item.get_closest_marker("engines") is None]
 
 
 def _required() -> bool:
@@ -66,6 +74,23 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
         report.outcome = "failed"
         report.longrepr = f"a module of real-vLLM tests skipped, and {REQUIRE_VLLM} is set: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the model that real servers serve; skips where what vLLM brings is not installed."""
+    pytest.importorskip("transformers")
+    from examples.demo.tiny_model import write_tiny_model
+
+    return write_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for a server's PYTHONPATH with the metadata that the CPU distribution lacks; needs vLLM."""
+    from tests.support.real_server import write_shim
+
+    return write_shim(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.fixture(scope="session")

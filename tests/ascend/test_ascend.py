@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import compatibility
 import pytest
-import wheels
 
+from tests.support import compatibility, wheels
+from tests.support.ascend import environment
+from tests.support.engines import ALL_ENGINES
 from vllm_hitratio_plugin.engine.allowlist import advice
 
-HERE = Path(__file__).parent
-ALL = os.environ.get("HITRATIO_ENGINES", "") not in ("", "0")
+pytestmark = pytest.mark.slow
+
 ORDERS = ("theirs-first", "ours-first")
 
 #: `make test` runs the paper's pair in the harder order.
-PAIRS = [(version, order) for version in wheels.ASCEND for order in ORDERS] if ALL else [("0.22.1rc1", "ours-first")]
+PAIRS = (
+    [(version, order) for version in wheels.ASCEND for order in ORDERS]
+    if ALL_ENGINES
+    else [("0.22.1rc1", "ours-first")]
+)
 GENERAL = ["ascend_kv_connector", "ascend_model", "ascend_model_loader", "ascend_service_profiling"]
-
-
-def environment(version: str) -> dict[str, str]:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("the Python of a vLLM needs its torch, which is not installed here")
-    try:
-        folders = [
-            HERE / "stub",
-            HERE.parent / "versions",
-            wheels.ascend(version),
-            wheels.vllm(wheels.ASCEND[version]),
-            wheels.extras(),
-            wheels.ascend_extras(),
-        ]
-    except wheels.UnavailableError as error:
-        pytest.skip(str(error))
-    return {name: value for name, value in os.environ.items() if not name.startswith("HITRATIO_")} | {
-        "PYTHONPATH": os.pathsep.join(map(str, folders)),
-        "VLLM_VERSION": wheels.ASCEND[version],
-        "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "PYTHONHASHSEED": "0",
-        "HITRATIO_ENABLED": "1",
-        "HITRATIO_PORT": "0",
-    }
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids="-".join)
@@ -58,16 +35,15 @@ def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def result(pair: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from examples.demo.tiny_model import write_tiny_model
-
+def result(pair: tuple[str, str], tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     version, order = pair
     folder = tmp_path_factory.mktemp("ascend")
     done = subprocess.run(
         [
             sys.executable,
-            str(HERE / "one_ascend.py"),
-            str(write_tiny_model(folder / "model")),
+            "-m",
+            "tests.support.one_ascend",
+            str(tiny_model),
             str(folder / "result.json"),
             order,
         ],

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ascend import environment
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.ascend import environment
+from tests.support.repository import ROOT
+
 EXAMPLE = ROOT / "examples" / "ascend"
 
 PARSE = """
@@ -55,6 +56,7 @@ def commanded(script: str, tmp_path: Path, *arguments: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
+@pytest.mark.slow
 def test_options_are_vllms(tmp_path: Path) -> None:
     asked = [commanded("prefiller.sh", tmp_path), commanded("decoder.sh", tmp_path, "1")]
     assert [arguments[0] for arguments in asked] == ["serve", "serve"]
@@ -89,7 +91,7 @@ def page(capacity: int, off: bool) -> str:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-    from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+    from vllm_hitratio_plugin.snapshot import Snapshot
 
     snapshot = Snapshot(
         model_name="Qwen3-8B",
@@ -102,7 +104,7 @@ def page(capacity: int, off: bool) -> str:
         block_size=128,
         block_bytes=18 << 20,
         modelled=True,
-        longest_prompt=32768,
+        max_model_len=32768,
         degraded={"prefix_caching_off": "off"} if off else {},
     )
     registry = CollectorRegistry()

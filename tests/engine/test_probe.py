@@ -1,8 +1,8 @@
 """What the probe finds out of the running block pool, rather than from a version string."""
 
 import pytest
-from real_manager import BLOCK_SIZE, make_manager
 
+from tests.support.real_manager import BLOCK_SIZE, make_manager
 from vllm_hitratio_plugin.engine.probe import cache_facts, unhashed_policy
 
 pytestmark = pytest.mark.vllm

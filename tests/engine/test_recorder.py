@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 
+from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
-from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, RESET, Recorder
+from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release, Reset
 
 pytestmark = pytest.mark.vllm
 
@@ -19,14 +19,17 @@ class Watched:
         self.manager = make_manager(capacity)
         self.recorder = Recorder(self.manager)
 
-    def take(self) -> list[tuple[Any, ...]]:
+    def take(self) -> list[Record]:
         records = list(self.recorder.queue)
         self.recorder.queue.clear()
         return records
 
     def kinds(self) -> list[tuple[Any, ...]]:
         """Of each record its kind, the request id, and what follows that."""
-        return [(kind, rest[0].request_id, *rest[1:5]) if rest else (kind,) for kind, _, *rest in self.take()]
+        return [
+            (type(record),) if isinstance(record, Reset) else (type(record), record.request.request_id, *record[2:6])
+            for record in self.take()
+        ]
 
 
 @pytest.fixture
@@ -42,14 +45,14 @@ def test_one_record_an_admission_and_one_a_release(watched: Watched) -> None:
     before = time.monotonic()
     assert serve(manager, make_request("one", "abcd")) == 0
     assert serve(manager, make_request("two", "abcdef")) == 4 * BLOCK_SIZE
-    times = [record[1] for record in watched.recorder.queue]
+    times = [record.time for record in watched.recorder.queue]
     assert before <= times[0]
     assert times == sorted(times)
     assert watched.kinds() == [
-        (ADMIT, "one", 0, 0, 20, 0),
-        (RELEASE, "one", 65),
-        (ADMIT, "two", 64, 0, 20, 0),
-        (RELEASE, "two", 97),
+        (Admission, "one", 0, 0, 20, 0),
+        (Release, "one", 65),
+        (Admission, "two", 64, 0, 20, 0),
+        (Release, "two", 97),
     ]
 
 
@@ -71,9 +74,9 @@ def test_lookups_that_do_not_fit_are_no_records(watched: Watched) -> None:
     manager.free(first)
     assert admit(manager, waiting) == 8 * BLOCK_SIZE
     assert watched.kinds() == [
-        (ADMIT, "first", 0, 0, 20, 0),
-        (RELEASE, "first", 257),
-        (ADMIT, "waiting", 128, 0, 20, 0),
+        (Admission, "first", 0, 0, 20, 0),
+        (Release, "first", 257),
+        (Admission, "waiting", 128, 0, 20, 0),
     ]
 
 
@@ -84,7 +87,7 @@ def test_decoding_and_later_chunks_are_no_records(watched: Watched) -> None:
     for _ in range(20):
         assert manager.allocate_slots(request, 1) is not None
     assert manager.allocate_slots(request, 1, num_lookahead_tokens=2) is not None
-    assert [kind for kind, *_ in watched.kinds()] == [ADMIT]
+    assert [kind for kind, *_ in watched.kinds()] == [Admission]
 
 
 def test_a_chunked_prefill_is_one_record(watched: Watched) -> None:
@@ -96,7 +99,7 @@ def test_a_chunked_prefill_is_one_record(watched: Watched) -> None:
     manager.allocate_slots(request, 32)
     request.num_computed_tokens = 64
     manager.allocate_slots(request, request.num_tokens - 64)
-    assert watched.kinds() == [(ADMIT, "one", 0, 0, 20, 0)]
+    assert watched.kinds() == [(Admission, "one", 0, 0, 20, 0)]
 
 
 def test_a_preempted_request_is_marked_when_it_comes_back(watched: Watched) -> None:
@@ -108,9 +111,9 @@ def test_a_preempted_request_is_marked_when_it_comes_back(watched: Watched) -> N
     request.num_preemptions += 1
     admit(manager, request)
     assert watched.kinds() == [
-        (ADMIT, "one", 0, 0, 20, 0),
-        (RELEASE, "one", 65),
-        (ADMIT, "one", 64, 0, 20, 1),
+        (Admission, "one", 0, 0, 20, 0),
+        (Release, "one", 65),
+        (Admission, "one", 64, 0, 20, 1),
     ]
 
 
@@ -122,14 +125,14 @@ def test_the_second_call_after_a_load_from_outside_is_no_record(watched: Watched
     request.num_computed_tokens = 4 * BLOCK_SIZE
     empty = manager.empty_kv_cache_blocks
     assert manager.allocate_slots(request, 33, num_new_computed_tokens=0, new_computed_blocks=empty) is not None
-    assert watched.kinds() == [(ADMIT, "one", 0, 64, 20, 0)]
+    assert watched.kinds() == [(Admission, "one", 0, 64, 20, 0)]
 
 
 def test_the_positional_form_of_vllm_ascend(watched: Watched) -> None:
     serve(watched.manager, make_request("one", "abcd"))
     watched.take()
     assert admit(watched.manager, make_request("two", "abcdef"), positional=True) == 64
-    assert watched.kinds() == [(ADMIT, "two", 64, 0, 20, 0)]
+    assert watched.kinds() == [(Admission, "two", 64, 0, 20, 0)]
 
 
 def test_a_reset_is_recorded_if_it_happened(watched: Watched) -> None:
@@ -139,7 +142,7 @@ def test_a_reset_is_recorded_if_it_happened(watched: Watched) -> None:
     assert manager.reset_prefix_cache() is False
     manager.free(request)
     assert manager.reset_prefix_cache() is True
-    assert [kind for kind, *_ in watched.kinds()] == [ADMIT, RELEASE, RESET]
+    assert [kind for kind, *_ in watched.kinds()] == [Admission, Release, Reset]
 
 
 def test_frees_that_are_put_off_are_releases(watched: Watched) -> None:
@@ -148,7 +151,7 @@ def test_frees_that_are_put_off_are_releases(watched: Watched) -> None:
     admit(manager, request)
     blocks = manager.pop_blocks_for_free(request)
     manager.block_pool.free_blocks(reversed(blocks))
-    assert [kind for kind, *_ in watched.kinds()] == [ADMIT, RELEASE]
+    assert [kind for kind, *_ in watched.kinds()] == [Admission, Release]
 
 
 def test_the_queue_is_bounded_and_says_when_it_overflowed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

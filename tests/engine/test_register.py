@@ -8,6 +8,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from tests.support.repository import python_path
+
 LIGHT = """
 import json, sys, threading
 before = set(sys.modules)
@@ -28,6 +30,7 @@ print(json.dumps({
 
 def run(script: str, **env: str) -> dict[str, object]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HITRATIO_")}
+    clean["PYTHONPATH"] = python_path()
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=clean | env, check=True
     )
@@ -68,6 +71,7 @@ print(json.dumps({"alive": True}))
     assert result == {"alive": True}
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_installed_but_not_enabled_leaves_vllm_as_it_was() -> None:
     """A scheduler of a server without --plugin: its cache manager has no method of ours."""
@@ -77,9 +81,7 @@ import json, os
 os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
 import vllm_hitratio_plugin.plugin as plugin
 plugin.register()
-import sys
-sys.path.insert(0, "tests/engine")
-from real_manager import make_manager
+from tests.support.real_manager import make_manager
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched import scheduler
 manager = make_manager(8)

@@ -1,21 +1,22 @@
 """What the findings need of a live engine: counters a window ago, turn numbers, and a word about blocks too large."""
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from real_manager import admit, make_manager, make_request
 
-from vllm_hitratio_plugin.engine import service as services
+from tests.support.real_manager import admit, make_manager, make_request
 from vllm_hitratio_plugin.engine.probe import cache_facts
+from vllm_hitratio_plugin.engine.recorder import Recorder
 from vllm_hitratio_plugin.engine.requests import turn_of
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.findings.rules import diagnose
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
 from vllm_hitratio_plugin.settings import Settings
+from vllm_hitratio_plugin.snapshot import from_json, to_json
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,14 @@ def service() -> Iterator[Service]:
     made.stop()
 
 
+def recorded(service: Service) -> Recorder:
+    assert service._recorder is not None
+    return service._recorder
+
+
 @pytest.mark.vllm
 def test_turns_served_elsewhere_are_counted_from_what_clients_send(service: Service) -> None:
-    manager = service._recorder._manager  # type: ignore[union-attr]
+    manager = recorded(service)._manager
     for name, path, turn in (("1", "ab", 1), ("2", "abc", 2), ("3", "abcde", 4), ("4", "abcde", 4), ("5", "xyz", 5)):
         id_ = "known" if path[0] == "a" else "stranger"
         assert admit(manager, make_request(name, path, extra={"conversation_id": id_, "turn": turn})) is not None
@@ -58,14 +64,14 @@ def test_turns_served_elsewhere_are_counted_from_what_clients_send(service: Serv
     counters = service.snapshot.counters
     assert counters is not None
     # Turn 3 of one conversation, and all but the fifth of the other; a turn sent again is none.
-    assert (counters.requests, counters.later_turns, counters.turns_elsewhere) == (5, 4, 2)
+    assert (counters.requests, counters.follow_up_turns, counters.unmatched_turns) == (5, 4, 2)
 
 
 @pytest.mark.vllm
 def test_earlier_counters_are_a_window_old(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = service._recorder._manager  # type: ignore[union-attr]
-    now = [services.time.monotonic()]
-    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
+    manager = recorded(service)._manager
+    now = [time.monotonic()]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     ages = []
     for number in range(400):
         assert admit(manager, make_request(f"{number}", chr(200 + number))) is not None
@@ -73,15 +79,18 @@ def test_earlier_counters_are_a_window_old(service: Service, monkeypatch: pytest
         snapshot = service.snapshot
         assert snapshot.counters is not None
         if snapshot.earlier is not None:
+            assert snapshot.earlier_seconds is not None
             ages.append(snapshot.earlier_seconds)
             # One prompt every 5 s.
             assert snapshot.counters.requests - snapshot.earlier.requests == pytest.approx(ages[-1] / 5, abs=0.01)
         now[0] += 5
     assert len(ages) == 399
     # As old as the window, which no reuse has stretched to its most: six times its least.
-    assert ages[-1] == pytest.approx(service.snapshot.estimate.window_seconds, abs=10)  # type: ignore[union-attr]
-    assert len(service._history) <= services._LOOKS_BACK
-    assert Snapshot.from_json(service.snapshot.to_json()) == service.snapshot
+    estimate = service.snapshot.estimate
+    assert estimate is not None
+    assert ages[-1] == pytest.approx(estimate.window_seconds, abs=10)
+    assert len(service._history._copies) <= 121
+    assert replace(from_json(to_json(service.snapshot)), sums=None) == replace(service.snapshot, sums=None)
 
 
 @pytest.mark.vllm
@@ -91,7 +100,7 @@ def test_case_3_is_said_once_at_start_up(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("vllm.hitratio"), "propagate", True)
     with caplog.at_level(logging.WARNING, logger="vllm.hitratio"):
-        service = service_of(make_manager(100), longest_prompt=longest)
+        service = service_of(make_manager(100), max_model_len=longest)
         for _ in range(3):
             service.refresh()
         service.stop()

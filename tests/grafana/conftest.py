@@ -3,12 +3,14 @@
 import shutil
 
 import pytest
-from grafana_queries import PAGES, Json
+
+from tests.grafana.grafana_queries import PAGES, Json
 
 
 @pytest.fixture(params=PAGES, ids=lambda page: page["uid"])
 def page(request: pytest.FixtureRequest) -> Json:
-    return request.param
+    page: Json = request.param
+    return page
 
 
 @pytest.fixture(scope="session")

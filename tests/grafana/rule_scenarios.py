@@ -1,6 +1,6 @@
 """The stories that ``grafana/prometheus/rules_test.yml`` tells promtool, minute by minute.
 
-``PYTHONPATH=. python tests/grafana/rule_scenarios.py`` writes the file; the tests check that it is up to date. A story
+``python -m tests.grafana.rule_scenarios`` writes the file; the tests check that it is up to date. A story
 says what an engine does; whatever it does not mention is healthy. Each story is checked against every alert: an alert
 that is not expected must not fire.
 """
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from grafana_queries import ALERTS, GRAFANA
-
+from tests.grafana.grafana_queries import ALERTS, GRAFANA
 from tools.dashboards.yaml_text import documents
 
 FILE = GRAFANA / "prometheus" / "rules_test.yml"

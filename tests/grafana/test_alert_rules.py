@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from grafana_queries import ALERTS, GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, queries, runbook_queries
+from tests.grafana.grafana_queries import ALERTS, GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, queries, runbook_queries
 
 FOLDER = GRAFANA / "prometheus"
 

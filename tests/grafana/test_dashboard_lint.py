@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 import pytest
-from grafana_queries import ALERTS, PAGES, Json, expressions, panels
 
+from tests.grafana.grafana_queries import ALERTS, PAGES, Json, expressions, panels
 from tools.dashboards.metrics import metrics_in
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from grafana_queries import ALERTS, GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, ROOT, RUNBOOKS, Json, panels
-from rule_scenarios import FILE, rules_test
 
+from tests.grafana.grafana_queries import ALERTS, GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, ROOT, RUNBOOKS, Json, panels
+from tests.grafana.rule_scenarios import FILE, rules_test
 from tools.dashboards import thresholds
 from tools.dashboards.descriptions import descriptions
 from tools.dashboards.metrics import recorded_in
@@ -30,7 +30,7 @@ def generate(*arguments: str) -> int:
 
 
 def test_rules_test_is_up_to_date() -> None:
-    assert FILE.read_text(encoding="utf-8") == rules_test(), f"run python {Path(__file__).parent}/rule_scenarios.py"
+    assert FILE.read_text(encoding="utf-8") == rules_test(), "run python -m tests.grafana.rule_scenarios"
 
 
 def test_check_finds_missing_changed_and_foreign_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from grafana_queries import ALERTS, PAGES
-from grafana_recorder import TOKEN, Recorder, recording
+
+from tests.grafana.grafana_queries import ALERTS, PAGES
+from tests.grafana.grafana_recorder import TOKEN, Recorder, recording
 
 pytest.importorskip("grafana_api", reason="grafana-api is not installed (pip install 'vllm-hitratio-plugin[grafana]')")
 
@@ -35,7 +36,7 @@ def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
     grafana.configure(parser)
     options = parser.parse_args(arguments)
-    return options.run(options)
+    return int(options.run(options))
 
 
 def push(server: Recorder, *more: str, token: str = TOKEN, url: str | None = None) -> int:

@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from grafana_queries import GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, expressions, filled, panels
-from plugin_history import Replica, history
-from synthetic_engines import Engine, text
 
 from examples.observability.stack import Stack, StackError, find_tools, hurried, running
+from tests.grafana.grafana_queries import GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, expressions, filled, panels
+from tests.grafana.plugin_history import Replica, history
+from tests.grafana.synthetic_engines import Engine, text
 
 RULES = (GRAFANA / "prometheus" / "rules.yml").read_text()
 PATIENCE = 90.0

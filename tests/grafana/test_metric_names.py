@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from grafana_queries import ALERTS, PAGES, RECORDED, ROOT, RUNBOOKS, panels, queries, runbook_queries
 
+from tests.grafana.grafana_queries import ALERTS, PAGES, RECORDED, ROOT, RUNBOOKS, panels, queries, runbook_queries
 from tools.dashboards.metrics import EXPORTED, METRICS, OUTCOMES, metrics_in
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS
+from vllm_hitratio_plugin.snapshot import DEGRADATIONS
 
 #: Labels beyond model_name and engine by which queries select or sum.
 LABELS = {

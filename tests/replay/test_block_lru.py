@@ -70,20 +70,20 @@ def test_the_duplicate_of_an_aligned_prompt_takes_a_block_and_serves_when_the_fi
 def test_pinned_blocks_are_neither_evicted_nor_lost() -> None:
     pool = BlockLRU(4, 10)
     assert pool.admit(1, 31, ("a", "b", "c")) == 0
-    assert pool.pinned_blocks == 4
+    assert pool.in_use_blocks == 4
     assert pool.admit(2, 31, ("a", "b", "c")) is None  # three shared, but no room for the fourth
     assert pool.admit(2, 30, ("a", "b", "c")) is None  # c would be computed again
     assert not pool.reset()
     pool.release(1)
-    assert pool.pinned_blocks == 0
+    assert pool.in_use_blocks == 0
     assert pool.admit(2, 31, ("a", "b", "c")) == 3
     assert pool.admit(3, 21, ("a", "b")) is None
     pool.release(2)
     assert pool.admit(2, 21, ("a", "b")) == 2
     assert pool.admit(3, 21, ("a", "b")) == 2
-    assert pool.pinned_blocks == 4
+    assert pool.in_use_blocks == 4
     pool.release(2)
-    assert pool.pinned_blocks == 3  # a and b are held by 3
+    assert pool.in_use_blocks == 3  # a and b are held by 3
     pool.release(3)
     assert pool.reset()
     assert serve(pool, 31, ("a", "b", "c")) == 0
@@ -198,7 +198,7 @@ def test_the_rewrite_is_vllm_under_pressure(unhashed: Unhashed) -> None:
         family = rng.randrange(12)
         fork = rng.randrange(3)
         shared, own = rng.randrange(1, 6), rng.randrange(0, 6)
-        blocks = [(family, depth) for depth in range(shared)]
+        blocks: list[tuple[int, ...]] = [(family, depth) for depth in range(shared)]
         blocks += [(family, shared, fork, depth) for depth in range(own)]
         tokens = len(blocks) * 16 - (rng.randrange(16) if rng.random() < 0.6 else 0)
         prompts.append(Prompt(float(time), tokens, [hash(block) for block in blocks]))
@@ -208,8 +208,8 @@ def test_the_rewrite_is_vllm_under_pressure(unhashed: Unhashed) -> None:
     theirs = simulate(trace, VllmPool(60, 16, unhashed), capacity_blocks=60, service=service, seed=1)
     assert ours == theirs
     assert ours.delayed > 100
-    assert ours.mean_pinned_blocks is not None
-    assert ours.mean_pinned_blocks > 20
+    assert ours.mean_in_use_blocks is not None
+    assert ours.mean_in_use_blocks > 20
 
 
 @pytest.mark.vllm
@@ -221,6 +221,6 @@ def test_vllm_takes_any_block_id_and_resets() -> None:
     assert serve(pool, 50, ("a", b"b", 3)) == 0
     assert serve(pool, 50, ("a", b"b", 3)) == 3
     assert serve(pool, 50, ("a", b"b", -3)) == 2
-    assert pool.pinned_blocks == 0
+    assert pool.in_use_blocks == 0
     assert pool.reset()
     assert serve(pool, 50, ("a", b"b", 3)) == 0

@@ -65,7 +65,7 @@ def test_the_papers_setting(
 def test_blocks_in_use_are_taken_into_account(shared_traces: Path, seconds: float, tolerance: float) -> None:
     generated = sharegpt(shared_traces, 1.0, 135)
     comparison = compare(generated.trace, 2275, unhashed="head", window=generated.window, service=exponential(seconds))
-    assert comparison.observed.mean_pinned_blocks == pytest.approx(25 * seconds, rel=0.1)
+    assert comparison.observed.mean_in_use_blocks == pytest.approx(25 * seconds, rel=0.1)
     assert comparison.error == pytest.approx(0, abs=tolerance)
 
 

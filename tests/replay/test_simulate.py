@@ -4,11 +4,13 @@ from collections.abc import Hashable
 
 import pytest
 
-from vllm_hitratio_plugin.replay.law import exponential, fixed
+from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.replay.law import exponential, parse_law
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.workload.access import Access
+
+ONE_SECOND, TEN_SECONDS = parse_law("fixed:1"), parse_law("fixed:10")
 
 
 class Log:
@@ -62,7 +64,7 @@ def test_prompts_wait_their_turn_for_blocks() -> None:
         BlockLRU(6, 10),
         capacity_blocks=6,
         observer=log,
-        service=fixed(10),
+        service=TEN_SECONDS,
     )
     assert log.events == [
         ("admit", 0, 0),
@@ -73,23 +75,25 @@ def test_prompts_wait_their_turn_for_blocks() -> None:
         ("release", 20, 2),
         ("admit", 30, 3),
     ]
-    assert [access.pinned_blocks for access in log.accesses] == [0, 0, 4, 0]
+    assert [access.in_use_blocks for access in log.accesses] == [0, 0, 4, 0]
     assert (observed.delayed, observed.waiting, observed.rejected) == (2, 0, 0)
-    assert observed.mean_pinned_blocks == 1
+    assert observed.mean_in_use_blocks == 1
 
 
 def test_a_release_comes_before_an_admission_at_the_same_moment() -> None:
-    observed = simulate(trace((0, 3, "a"), (10, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(10))
+    observed = simulate(trace((0, 3, "a"), (10, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=TEN_SECONDS)
     assert observed.delayed == 0
 
 
 def test_a_prompt_larger_than_the_pool_is_counted_and_blocks_nobody() -> None:
-    observed = simulate(trace((0, 9, "a"), (1, 2, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(1))
+    observed = simulate(
+        trace((0, 9, "a"), (1, 2, "b")), BlockLRU(6, 10), capacity_blocks=6, service=parse_law("fixed:1")
+    )
     assert (observed.rejected, observed.prompts) == (1, 1)
 
 
 def test_what_still_waits_at_the_end_is_said() -> None:
-    observed = simulate(trace((0, 3, "a"), (1, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(10))
+    observed = simulate(trace((0, 3, "a"), (1, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=TEN_SECONDS)
     assert (observed.prompts, observed.waiting) == (1, 1)
 
 
@@ -99,7 +103,7 @@ def test_only_the_window_is_measured() -> None:
     assert (observed.prompts, observed.hit_blocks, observed.prompt_blocks) == (2, 2, 4)
     nothing = simulate(prompts, BlockLRU(6, 10), capacity_blocks=6, window=(7, 8))
     assert nothing.hit_ratio is None
-    assert nothing.mean_pinned_blocks is None
+    assert nothing.mean_in_use_blocks is None
 
 
 def test_service_times_belong_to_the_prompts() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import compatibility
-import faulty
 import pytest
-from real_server import Server, serve
+
+from tests.support import compatibility, faulty
+from tests.support.real_server import Server, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -35,7 +35,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         # The exporter did not start; all the rest works.
         server.wait_for("exporter", degraded("exporter"))
         sent = server.drive(conversations=20)
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == sent)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == sent)
         assert server.value("hitratio_prompt_tokens_total") == server.value("vllm:prefix_cache_queries_total")
         assert now() == {"exporter"}
         assert len(said(server, "no exporter on")) == 1
@@ -65,14 +65,14 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         assert server.value("hitratio_hit_tokens_total") in (None, 0)
         (faults / "tree").unlink()
         server.drive(conversations=10, seed=5)
-        server.wait_for("recording goes on", lambda: (server.value("hitratio_prompts_total") or 0) >= 1)
+        server.wait_for("recording goes on", lambda: (server.value("hitratio_requests_total") or 0) >= 1)
         assert len(said(server, "the estimate starts anew")) == 1
 
         # The hook: nothing is recorded any more, and no figure looks as if it were.
         (faults / "hook").write_text("raise")
         server.drive(conversations=10, seed=6)
         server.wait_for("hook", degraded("hook"))
-        server.wait_for("no figures", lambda: "hitratio_prompts_total" not in server.samples())
+        server.wait_for("no figures", lambda: "hitratio_requests_total" not in server.samples())
         assert not any(name.startswith("hitratio_") and "ratio_" in name[9:] for name in server.samples())
         (faults / "hook").unlink()
         server.drive(conversations=5, seed=7)
@@ -103,8 +103,14 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
     seeds = iter(range(100))
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = {"HITRATIO_TEST_FAULTS": str(faults), "TMPDIR": str(temporary)}
-    with serve(tiny_model, tmp_path / "log", *options, paths=[shim, plugin], **environment) as server:
+    with serve(
+        tiny_model,
+        tmp_path / "log",
+        *options,
+        paths=[shim, plugin],
+        HITRATIO_TEST_FAULTS=str(faults),
+        TMPDIR=str(temporary),
+    ) as server:
 
         @contextmanager
         def broken(part: str, what: str, conversations: int = 20) -> Iterator[None]:
@@ -126,10 +132,10 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
 
         for part in ("tree", "fit", "snapshot"):
             with broken(part, "hang"):
-                counted = server.value("hitratio_prompts_total")
-                assert server.value("hitratio_prompts_total", server.exporter_port) is not None
+                counted = server.value("hitratio_requests_total")
+                assert server.value("hitratio_requests_total", server.exporter_port) is not None
                 server.drive(conversations=5, seed=next(seeds))
-                assert server.value("hitratio_prompts_total") == counted  # it does hang
+                assert server.value("hitratio_requests_total") == counted  # it does hang
             server.wait_for(f"nothing is lost by a hanging {part}", published)
         assert not any(on for _, on in server.samples().get("hitratio_degraded", ()))
 
@@ -141,15 +147,15 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
             server.samples(server.exporter_port)
         server.wait_for("all of it is there again", published)
         with broken("snapshot", "nonsense"):
-            counted = server.value("hitratio_prompts_total")
+            counted = server.value("hitratio_requests_total")
             server.drive(conversations=5, seed=next(seeds))
-            assert server.value("hitratio_prompts_total") == counted
+            assert server.value("hitratio_requests_total") == counted
         server.wait_for("on the page again", published)
         for part in ("tree", "hook"):
             with broken(part, "nonsense", conversations=1):
                 server.wait_for(f"nonsense of the {part}", said("workload"))
             server.drive(conversations=5, seed=next(seeds))
-            server.wait_for("counting goes on", lambda: (server.value("hitratio_prompts_total") or 0) >= 20)
+            server.wait_for("counting goes on", lambda: (server.value("hitratio_requests_total") or 0) >= 20)
             server.samples(server.exporter_port)
 
         # Whatever lies in the folder of the snapshots: vLLM's page has vLLM's figures.
@@ -159,7 +165,7 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
         ):
             (folder / f"engine-{number + 1}.json").write_text(text)
         assert server.value("vllm:prefix_cache_queries_total") is not None
-        assert {labels["engine"] for labels, _ in server.samples()["hitratio_prompts_total"]} == {"0"}
+        assert {labels["engine"] for labels, _ in server.samples()["hitratio_requests_total"]} == {"0"}
         assert "Traceback" not in server.log.read_text(errors="replace")
     for part, hang, nonsense in (
         ("hook", None, "the estimate starts anew"),

@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
+
+from tests.support import compatibility
+from tests.support.real_server import BLOCK_SIZE, CAPACITY, Samples, Server, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -33,7 +34,7 @@ def requests(server: Server) -> int:
     sent = server.drive(conversations=40)
     time.sleep(3)
     sent += server.drive(conversations=30, seed=2)
-    server.wait_for("all prompts published", lambda: server.value("hitratio_prompts_total") == sent)
+    server.wait_for("all prompts published", lambda: server.value("hitratio_requests_total") == sent)
     return sent
 
 
@@ -47,7 +48,7 @@ def test_counters_are_vllms_own_exactly(server: Server, requests: int) -> None:
     assert value("hitratio_prompt_tokens_total") == value("vllm:prefix_cache_queries_total")
     assert value("hitratio_hit_tokens_total") == value("vllm:prefix_cache_hits_total") > 0
     assert value("hitratio_hit_blocks_total") == value("hitratio_hit_tokens_total") / BLOCK_SIZE
-    assert value("hitratio_prompts_total") == requests
+    assert value("hitratio_requests_total") == requests
     assert value("hitratio_capacity_blocks") == CAPACITY
     assert value("hitratio_block_size_tokens") == BLOCK_SIZE
     assert value("hitratio_capacity_bytes") > 0
@@ -76,7 +77,7 @@ def test_both_pages_show_the_same(server: Server, requests: int) -> None:
 def test_predictions_are_there_and_near(server: Server, requests: int) -> None:
     observed = server.value("hitratio_observed_ratio")
     predicted = server.value("hitratio_predicted_ratio", estimator="reuse_time")
-    ceiling = server.value("hitratio_ceiling_ratio")
+    ceiling = server.value("hitratio_infinite_cache_ratio")
     assert observed is not None
     assert predicted is not None
     assert ceiling is not None
@@ -84,7 +85,7 @@ def test_predictions_are_there_and_near(server: Server, requests: int) -> None:
     # A load of seconds is no steady traffic, so the prediction is only bounded; the exact LRU needs no such thing.
     assert 0 < predicted <= ceiling
     assert server.value("hitratio_shadow_ratio") == pytest.approx(observed, abs=0.02)
-    assert server.value("hitratio_gap_stderr") is not None
+    assert server.value("hitratio_divergence_ratio_stderr") is not None
     assert server.value("hitratio_target_ratio") == 0.5
     assert all(on == 0 for _, on in server.samples()["hitratio_degraded"])
 
@@ -99,7 +100,7 @@ def test_requests_beside_the_usual(server: Server, requests: int) -> None:
     assert server.complete(prompt, cache_salt="salt") == 200
     assert server.complete([1]) == 200
     # Five more prompts: the one with prompt_logprobs may not read the cache, and is none.
-    server.wait_for("five more prompts", lambda: server.value("hitratio_prompts_total") == requests + 5)
+    server.wait_for("five more prompts", lambda: server.value("hitratio_requests_total") == requests + 5)
     assert server.value("hitratio_prompt_tokens_total") == server.value("vllm:prefix_cache_queries_total")
     assert server.value("hitratio_hit_tokens_total") == server.value("vllm:prefix_cache_hits_total")
     assert all(on == 0 for _, on in server.samples()["hitratio_degraded"])
@@ -119,7 +120,7 @@ def test_the_last_of_all_a_snapshot_folder_that_is_gone(server: Server, folder: 
     server.wait_for("degraded", lambda: server.value("hitratio_degraded", port, reason="snapshot") == 1)
     server.drive(conversations=5, seed=2)
     assert not any(name.startswith("hitratio_") for name in server.samples())
-    server.wait_for("all published", lambda: server.value("hitratio_prompts_total", port) == requests + 5 + 20)
+    server.wait_for("all published", lambda: server.value("hitratio_requests_total", port) == requests + 5 + 20)
     assert sum("not up to date" in line for line in server.lines()) == 1
     compatibility.record(
         "limits",

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_server import CAPACITY, Samples, command, environment, serve
 
 from examples.demo.server import free_port
+from tests.support.real_server import CAPACITY, Samples, command, environment, serve
 
 pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -17,7 +17,7 @@ def test_several_api_servers_show_the_same_once(tiny_model: Path, shim: Path, tm
     options = ("--api-server-count", "2", "--hitratio-window", "60", "--hitratio-interval", "0.5")
     with serve(tiny_model, tmp_path / "log", *options, paths=[shim]) as server:
         sent = server.drive(conversations=30)
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == sent)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == sent)
         # Each connection may reach another of the servers.
         pages = [server.samples() for _ in range(8)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import subprocess
 import time
@@ -13,22 +12,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import compatibility
-import drive
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import compatibility, drive
+from tests.support.engines import ALL_ENGINES
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.recorder import QUEUE_LIMIT
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.metrics.snapshot import read_all
+from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
+from vllm_hitratio_plugin.snapshot import to_json
 
 pytestmark = pytest.mark.vllm
-
-ALL = os.environ.get("HITRATIO_ENGINES", "") not in ("", "0")
 
 
 def watched(manager: Any, **settings: Any) -> Service:
@@ -52,7 +50,7 @@ class Prompts:
         self.sent = 0
 
     def __call__(self, blocks: list[bytes], name: str | None = None) -> Any:
-        request = type(self._template).__new__(type(self._template))
+        request = object.__new__(type(self._template))
         request.__dict__.update(self._template.__dict__)
         self.sent += 1
         length = len(blocks) * drive.BLOCK + 5
@@ -82,9 +80,10 @@ def conversations(manager: Any, service: Service, prompts: Prompts, first: int, 
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.slow
 def test_memory_is_flat_after_a_million_conversations() -> None:
     """The index is full after a few thousand, the list of named ones after 65,536; from then on nothing grows."""
-    full, total = (200_000, 1_000_000) if ALL else (120_000, 150_000)
+    full, total = (200_000, 1_000_000) if ALL_ENGINES else (120_000, 150_000)
     manager = drive.manager(1000)
     service = watched(manager)
     prompts = Prompts()
@@ -145,7 +144,7 @@ def test_prompts_of_a_million_tokens(block_size: int) -> None:
     assert counters.hit_tokens == sum(expected)
     assert counters.ceiling_hit_blocks * block_size == sum(expected)
     assert service.snapshot.degraded == {}
-    assert page(service)["hitratio_prompts_total"] == 3
+    assert page(service)["hitratio_requests_total"] == 3
     # Not in proportion to the prompt where it is known: a run is settled by one comparison.
     print(f"{block_size}: {[round(seconds * 1000, 1) for seconds in drains]} ms a record pair")
     assert max(drains) < 2
@@ -223,8 +222,8 @@ def test_clocks_may_jump(clock: dict[str, float], name: str, jump: float) -> Non
     assert counters.interarrival_seconds >= 0
     assert service.snapshot.degraded == {}
     shown = page(service)
-    assert shown["hitratio_prompts_total"] == 600
-    for ratio in ("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_ceiling_ratio"):
+    assert shown["hitratio_requests_total"] == 600
+    for ratio in ("hitratio_observed_ratio", "hitratio_predicted_ratio", "hitratio_infinite_cache_ratio"):
         assert 0 <= shown.get(ratio, 0) <= 1
     assert all(value == value for value in shown.values())
     compatibility.record(
@@ -270,7 +269,7 @@ def test_a_disk_that_is_full(small_disk: Path) -> None:
         filling.write_bytes(bytes(100_000))
     serve(100)
     assert "snapshot" in service.snapshot.degraded
-    assert page(service)["hitratio_prompts_total"] == 400
+    assert page(service)["hitratio_requests_total"] == 400
     assert written() == 300
     assert sorted(path.name for path in small_disk.iterdir()) == ["engine-0.json", "filling"]
     filling.unlink()
@@ -287,7 +286,7 @@ def test_errors_are_told_without_what_they_hold(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure deep inside may carry a block's hash as its text; neither the log nor the page may."""
-    from vllm_hitratio_plugin.workload.prefix_tree import PrefixTree
+    from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
     def fail(tree: PrefixTree, blocks: list[bytes], *_: object) -> None:
         raise KeyError(blocks[0])
@@ -301,6 +300,6 @@ def test_errors_are_told_without_what_they_hold(
         service.refresh()
     words = service.snapshot.degraded["workload"]
     assert "KeyError in test_limits.py" in words
-    for said in (words, caplog.text, service.snapshot.to_json()):
+    for said in (words, caplog.text, to_json(service.snapshot).decode()):
         assert "the-hash" not in said
         assert b"the-hash".hex() not in said

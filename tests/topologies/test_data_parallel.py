@@ -3,13 +3,13 @@
 import subprocess
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import Server, command, environment, serve, stop
 
 from examples.demo.server import free_port
+from tests.support import compatibility
+from tests.support.real_server import Server, command, environment, serve, stop
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
 OPTIONS = ("--data-parallel-size", "2", "--hitratio-window", "60", "--hitratio-interval", "0.5")
 
@@ -37,12 +37,12 @@ def neighbours(count: int = 2) -> int:
             continue
 
 
-def test_two_engines_behind_one_port(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_two_engines_behind_one_port(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     first = neighbours()
-    with serve(model, tmp_path / "log", *OPTIONS, "--hitratio-port", str(first), paths=[shim]) as server:
+    with serve(tiny_model, tmp_path / "log", *OPTIONS, "--hitratio-port", str(first), paths=[shim]) as server:
         sent = server.drive(conversations=24)
-        server.wait_for("all published", lambda: sum(total(server, "hitratio_prompts_total").values()) == sent)
-        prompts = total(server, "hitratio_prompts_total")
+        server.wait_for("all published", lambda: sum(total(server, "hitratio_requests_total").values()) == sent)
+        prompts = total(server, "hitratio_requests_total")
         assert set(prompts) == {"0", "1"}
         assert min(prompts.values()) > 0
         # vLLM's own, by engine; from several API servers it adds up.
@@ -56,7 +56,7 @@ def test_two_engines_behind_one_port(model: Path, shim: Path, tmp_path: Path) ->
             assert total(server, ours) == own
         # Each engine's exporter knows its engine alone.
         for rank in range(2):
-            assert total(server, "hitratio_prompts_total", first + rank) == {str(rank): prompts[str(rank)]}
+            assert total(server, "hitratio_requests_total", first + rank) == {str(rank): prompts[str(rank)]}
         # A conversation whose turns are spread starts anew on the other rank: more starts than conversations.
         assert sum(total(server, "hitratio_conversations_total").values()) > 24
         compatibility.record(
@@ -67,7 +67,7 @@ def test_two_engines_behind_one_port(model: Path, shim: Path, tmp_path: Path) ->
         )
 
 
-def test_headless_node(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_headless_node(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     """The head's page has the head's engine alone; the other one's figures are at its own exporter."""
     rpc, exporter = free_port(), free_port()
     shared = ("--data-parallel-address", "127.0.0.1", "--data-parallel-rpc-port", str(rpc))
@@ -76,7 +76,7 @@ def test_headless_node(model: Path, shim: Path, tmp_path: Path) -> None:
     plugin = ["--plugin", "hitratio", "--hitratio-port", str(exporter)]
     log = (tmp_path / "headless.log").open("wb")
     node = subprocess.Popen(
-        command(model, 0, *options, *plugin),
+        command(tiny_model, 0, *options, *plugin),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -84,15 +84,15 @@ def test_headless_node(model: Path, shim: Path, tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        with serve(model, tmp_path / "log", *OPTIONS, *shared, *local, paths=[shim]) as server:
+        with serve(tiny_model, tmp_path / "log", *OPTIONS, *shared, *local, paths=[shim]) as server:
             sent = server.drive(conversations=24)
 
             def seen() -> dict[str, float]:
-                return total(server, "hitratio_prompts_total") | total(server, "hitratio_prompts_total", exporter)
+                return total(server, "hitratio_requests_total") | total(server, "hitratio_requests_total", exporter)
 
             server.wait_for("all published", lambda: sum(seen().values()) == sent)
-            assert set(total(server, "hitratio_prompts_total")) == {"0"}
-            assert set(total(server, "hitratio_prompts_total", exporter)) == {"1"}
+            assert set(total(server, "hitratio_requests_total")) == {"0"}
+            assert set(total(server, "hitratio_requests_total", exporter)) == {"1"}
             assert min(seen().values()) > 0
     finally:
         stop(node)

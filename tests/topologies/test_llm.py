@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import environment
 
 from examples.demo.server import free_port
+from tests.support import compatibility
+from tests.support.real_server import environment
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engines, pytest.mark.vllm, pytest.mark.timeout(300)]
 
 SCRIPT = """
 import json, sys, time, urllib.request
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["in process", "spawn", "fork"])
-def test_llm(model: Path, tmp_path: Path, method: str) -> None:
+def test_llm(tiny_model: Path, tmp_path: Path, method: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     port = free_port()
@@ -45,7 +45,7 @@ def test_llm(model: Path, tmp_path: Path, method: str) -> None:
         {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if method == "in process" else {"VLLM_WORKER_MULTIPROC_METHOD": method}
     )
     done = subprocess.run(
-        [sys.executable, str(script), str(model), str(port)],
+        [sys.executable, str(script), str(tiny_model), str(port)],
         capture_output=True,
         text=True,
         timeout=280,

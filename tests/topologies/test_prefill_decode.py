@@ -8,21 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import compatibility
 import pytest
-from real_server import BLOCK_SIZE, Server, serve
 
 from examples.demo.server import free_port
 from examples.pd.proxy import Proxy
+from tests.support import compatibility
+from tests.support.real_server import BLOCK_SIZE, Server, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 OPTIONS = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
 ANSWER = 70
 
 
 @pytest.fixture(scope="module")
-def pair(model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server, int]]:
+def pair(
+    tiny_model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, Server, int]]:
     folder = tmp_path_factory.mktemp("pd")
     connector = {
         "kv_connector": "ExampleConnector",
@@ -31,8 +33,8 @@ def pair(model: Path, shim: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     }
     options = (*OPTIONS, "--kv-transfer-config", json.dumps(connector))
     with (
-        serve(model, folder / "p.log", *options, paths=[shim]) as prefiller,
-        serve(model, folder / "d.log", *options, paths=[shim]) as decoder,
+        serve(tiny_model, folder / "p.log", *options, paths=[shim]) as prefiller,
+        serve(tiny_model, folder / "d.log", *options, paths=[shim]) as decoder,
     ):
         port = free_port()
         urls = [f"http://127.0.0.1:{server.port}" for server in (prefiller, decoder)]
@@ -89,7 +91,7 @@ def test_a_conversation_over_both(pair: tuple[Server, Server, int]) -> None:
         answered = len(history) - 1  # the last token has no KV
         prompts += 1
     for server in (prefiller, decoder):
-        server.wait_for("all published", lambda server=server: server.value("hitratio_prompts_total") == prompts)
+        server.wait_for("all published", lambda each=server: each.value("hitratio_requests_total") == prompts)  # type: ignore[misc]
     # On P the conversation's answers come back as prompt: only what was prompt before can hit.
     assert prefiller.value("hitratio_hit_tokens_total") == hits["P"] > 0
     assert decoder.value("hitratio_hit_tokens_total") == hits["D"] > hits["P"]
@@ -103,7 +105,9 @@ def test_a_conversation_over_both(pair: tuple[Server, Server, int]) -> None:
         )
     # P computed what it did not have, D loaded what P had computed and D did not have.
     external = decoder.value("hitratio_external_hit_tokens_total")
-    assert external == decoder.value("vllm:external_prefix_cache_hits_total") > 0
+    assert external is not None
+    assert external > 0
+    assert external == decoder.value("vllm:external_prefix_cache_hits_total")
     assert prefiller.value("hitratio_external_hit_tokens_total") == prefiller.value(
         "vllm:external_prefix_cache_hits_total"
     )

@@ -6,12 +6,14 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import compatibility
 import psutil
 import pytest
-from real_server import HOST, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
+from examples.demo.server import HOST
+from tests.support import compatibility
+from tests.support.real_server import serve
+
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
 MARK = "Xyzzy-plugh"
 IDS: list[object] = [
@@ -27,12 +29,12 @@ IDS: list[object] = [
 ]
 
 
-def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_only_numbers_leave(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     options = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
     # Its own folder for snapshots, chosen as it would be, but below one that can be searched.
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    with serve(model, tmp_path / "log", *options, paths=[shim], TMPDIR=str(temporary)) as server:
+    with serve(tiny_model, tmp_path / "log", *options, paths=[shim], TMPDIR=str(temporary)) as server:
         text = f"{MARK} a secret that is long enough for some blocks of thirty-two byte tokens each. " * 4
         statuses = []
         for number in range(3):
@@ -45,7 +47,7 @@ def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
         assert set(statuses) <= {200, 400}
         served = statuses.count(200)
         assert served > len(statuses) / 2
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == served)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == served)
 
         pages = [server.get("/metrics", port) for port in (server.port, server.exporter_port)]
         pages.append(server.get("/hitratio", server.exporter_port))
@@ -70,7 +72,7 @@ def test_only_numbers_leave(model: Path, shim: Path, tmp_path: Path) -> None:
         }
         assert listening == {HOST}
         # The page still parses, and is of one engine.
-        assert {labels["engine"] for labels, _ in server.samples()["hitratio_prompts_total"]} == {"0"}
+        assert {labels["engine"] for labels, _ in server.samples()["hitratio_requests_total"]} == {"0"}
         compatibility.record(
             "limits",
             "hostile conversation ids",

@@ -3,16 +3,18 @@
 import urllib.request
 from pathlib import Path
 
-import compatibility
 import pytest
-from real_server import HOST, serve
 
-pytestmark = [pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
+from examples.demo.server import HOST
+from tests.support import compatibility
+from tests.support.real_server import serve
+
+pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 
 
-def test_reset_of_a_serving_engine(model: Path, shim: Path, tmp_path: Path) -> None:
+def test_reset_of_a_serving_engine(tiny_model: Path, shim: Path, tmp_path: Path) -> None:
     options = ("--hitratio-window", "60", "--hitratio-interval", "0.5")
-    with serve(model, tmp_path / "log", *options, paths=[shim], VLLM_SERVER_DEV_MODE="1") as server:
+    with serve(tiny_model, tmp_path / "log", *options, paths=[shim], VLLM_SERVER_DEV_MODE="1") as server:
         prompt = list(range(200))
         for _ in range(3):
             assert server.complete(prompt) == 200
@@ -21,7 +23,7 @@ def test_reset_of_a_serving_engine(model: Path, shim: Path, tmp_path: Path) -> N
             assert answer.status == 200
         for _ in range(2):
             assert server.complete(prompt) == 200
-        server.wait_for("all published", lambda: server.value("hitratio_prompts_total") == 5)
+        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == 5)
         assert server.value("hitratio_cache_resets_total") == 1
         reset = server.value("hitratio_last_reset_timestamp_seconds")
         assert reset is not None

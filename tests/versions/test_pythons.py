@@ -8,17 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compatibility
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ALL = os.environ.get("HITRATIO_ENGINES", "") not in ("", "0")
+from tests.support import compatibility
+from tests.support.repository import ROOT
+
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
-#: Neither an engine nor a server: the mathematics, the workload, the replays, the metrics and the commands.
+#: Neither an engine nor a server: the mathematics, the index, the sums, the replays, the metrics and the commands.
 FAST = (
     "tests/model",
-    "tests/workload",
+    "tests/index",
+    "tests/stats",
     "tests/replay",
     "tests/metrics",
     "tests/test_monitor.py",
@@ -26,7 +27,7 @@ FAST = (
 )
 TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "PyYAML>=6")
 
-pytestmark = pytest.mark.skipif(not ALL, reason="`make test-engines` installs the wheel on every Python")
+pytestmark = pytest.mark.engines
 
 
 def interpreter(version: str) -> str | None:

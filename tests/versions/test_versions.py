@@ -10,20 +10,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import compatibility
 import pytest
-import wheels
 
-SCRIPT = Path(__file__).with_name("one_version.py")
+from tests.support import compatibility, wheels
+from tests.support.engines import ALL_ENGINES
+from tests.support.repository import python_path
+
+pytestmark = pytest.mark.slow
 
 #: `make test` runs one release of either kind, `make test-engines` all.
-ALL = os.environ.get("HITRATIO_ENGINES", "") not in ("", "0")
-VERSIONS = tuple(wheels.VLLM) if ALL else ("0.22.1", "0.24.0")
+IN_EVERY_RUN = ("0.22.1", "0.24.0")
+VERSIONS = tuple(wheels.VLLM) if ALL_ENGINES else IN_EVERY_RUN
 
-#: The first release that takes partly filled blocks again at once (MODEL 4.2).
+#: The first release that takes partly filled blocks again at once (docs/vllm.md#the-free-queue-by-version).
 HEAD_FROM = (0, 24)
 
-#: The first release whose own counters count admissions, not lookups (VLLM.md section 3).
+#: The first release whose own counters count admissions, not lookups (docs/vllm.md#one-request-one-admission).
 ADMISSIONS_FROM = (0, 27)
 
 
@@ -36,20 +38,13 @@ def tail(version: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from examples.demo.tiny_model import write_tiny_model
-
-    return write_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="session")
-def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Results by version, run when first asked for."""
     folder = tmp_path_factory.mktemp("versions")
 
     class Results(dict[str, Any]):
         def __missing__(self, version: str) -> Any:
-            self[version] = run(version, model, folder / f"{version}.json")
+            self[version] = run(version, tiny_model, folder / f"{version}.json")
             return self[version]
 
     return Results()
@@ -59,7 +54,7 @@ def run(version: str, model: Path, result: Path) -> dict[str, Any]:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("the Python of a vLLM needs its torch, which is not installed here")
     try:
-        path = os.pathsep.join((str(wheels.vllm(version)), str(wheels.extras())))
+        path = python_path(wheels.vllm(version), wheels.extras())
     except wheels.UnavailableError as error:
         pytest.skip(str(error))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HITRATIO_")} | {
@@ -71,7 +66,7 @@ def run(version: str, model: Path, result: Path) -> dict[str, Any]:
         "PYTHONHASHSEED": "0",
     }
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(model), str(result)],
+        [sys.executable, "-m", "tests.support.one_version", str(model), str(result)],
         env=environment,
         cwd=result.parent,
         capture_output=True,

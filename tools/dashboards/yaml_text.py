@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 

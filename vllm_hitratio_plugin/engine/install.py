@@ -10,17 +10,15 @@ from types import ModuleType
 from typing import Any
 
 from vllm_hitratio_plugin.engine import allowlist, flags
+from vllm_hitratio_plugin.engine.patch import wrap_once
 from vllm_hitratio_plugin.engine.post_import import when_imported
 from vllm_hitratio_plugin.settings import enabled
 
 logger = logging.getLogger("vllm.hitratio")
 
-#: Marks a function as wrapped by us, so that preparing twice does nothing the second time.
-_MARK = "_hitratio_wrapped"
-
 
 def install() -> None:
-    """Patch each module when it is imported: nothing of ``vllm.v1.core`` is imported early (ASCEND.md hazard H1)."""
+    """Patch each module when it is imported; none of ``vllm.v1.core`` is imported early (docs/vllm.md#vllm-ascend)."""
     when_imported("vllm.engine.arg_utils", flags.add_to)
     when_imported("vllm.v1.core.sched.scheduler", _watch_schedulers)
     when_imported("vllm.v1.metrics.prometheus", _extend_registry)
@@ -37,10 +35,10 @@ def _watch_schedulers(module: ModuleType) -> None:
         @functools.wraps(original)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for the real one
             original(self, *args, **kwargs)
-            # Decided now, not when patched: with fork, a child has its parent's patches (VLLM.md section 1).
+            # Decided now, not when patched: a forked child has its parent's patches (docs/vllm.md#how-plugins-load).
             if enabled():
                 try:
-                    from vllm_hitratio_plugin.engine.service import watch
+                    from vllm_hitratio_plugin.engine.watch import watch
 
                     watch(self)
                 except Exception:
@@ -52,7 +50,7 @@ def _watch_schedulers(module: ModuleType) -> None:
 
     # vllm-ascend puts a subclass in its place; vLLM's own class is below all of them.
     own = next(base for base in module.Scheduler.__mro__ if base.__module__ == module.__name__)
-    _wrap(own, "__init__", wrap)
+    wrap_once(own, "__init__", wrap)
 
 
 def _extend_registry(module: ModuleType) -> None:
@@ -65,7 +63,7 @@ def _extend_registry(module: ModuleType) -> None:
 
         return get_prometheus_registry
 
-    _wrap(module, "get_prometheus_registry", wrap)
+    wrap_once(module, "get_prometheus_registry", wrap)
 
 
 def _extend_multiprocess(module: ModuleType) -> None:
@@ -79,23 +77,14 @@ def _extend_multiprocess(module: ModuleType) -> None:
 
         return __init__
 
-    _wrap(module.MultiProcessCollector, "__init__", wrap)
+    wrap_once(module.MultiProcessCollector, "__init__", wrap)
 
 
 def _show_on(registry: Any) -> None:
     if enabled() and registry is not None:
         try:
-            from vllm_hitratio_plugin.metrics.collector import register_snapshots
+            from vllm_hitratio_plugin.engine.registry import register_snapshots
 
             register_snapshots(registry)
         except Exception:
             logger.exception("hitratio: its metrics are missing on this server's /metrics")
-
-
-def _wrap(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name)
-    # On a class, only what it defines itself counts: a subclass shows its parent's wrapper, too.
-    if not getattr(original, _MARK, False):
-        wrapped = wrap(original)
-        setattr(wrapped, _MARK, True)
-        setattr(owner, name, wrapped)

@@ -14,16 +14,16 @@ class CacheFacts:
     capacity_blocks: int
     """N: blocks that can hold cached content; the null block can't."""
     block_size: int
-    """Tokens of one block, as prompts see it (times the decode-context-parallel ranks)."""
+    """Tokens per block, as prompts see it (times the decode-context-parallel ranks)."""
     block_bytes: int | None
     """Bytes of one block on one worker; None where the configuration does not say."""
     caching: bool
     """Whether prefix caching is on."""
     unhashed: str
-    """Where a released block without a hash goes: "tail" or "head" (MODEL 4.2)."""
+    """Where a released block without a hash goes: "tail" or "head" (docs/model.md#unhashed-blocks)."""
     dropped_blocks: int
     """Blocks that every hit gives up (EAGLE, MTP)."""
-    longest_prompt: int | None
+    max_model_len: int | None
     """Tokens of the longest request allowed, its answer included (``max_model_len``); None where it does not say."""
     not_modelled: str | None
     """Why no prediction is made for this cache, in words; None where one is."""
@@ -43,7 +43,7 @@ def cache_facts(manager: Any) -> CacheFacts:
         caching=bool(manager.enable_caching),
         unhashed=unhashed_policy(pool) if manager.enable_caching else "head",
         dropped_blocks=1 if getattr(manager, "use_eagle", False) else 0,
-        longest_prompt=getattr(manager, "max_model_len", None),
+        max_model_len=getattr(manager, "max_model_len", None),
         not_modelled=_not_modelled(config),
     )
 

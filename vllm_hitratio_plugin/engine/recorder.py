@@ -6,14 +6,43 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-#: Kinds of records, the first field of each tuple.
-ADMIT, RELEASE, RESET = range(3)
-
-#: Records that may wait. Each holds on to a request, so the bound is one of memory: at 10,000 records a second (far
-#: beyond what a scheduler does) it is reached when nobody reads them for a second and a half.
+#: Records that may wait. Each keeps a request alive, so this bounds memory: at 10,000 records per second (far beyond
+#: what a scheduler does) it is reached when the thread does not read them for a second and a half.
 QUEUE_LIMIT = 16384
+
+
+class Admission(NamedTuple):
+    """A request got its blocks; several times for one that is preempted and comes back, or whose load failed."""
+
+    time: float
+    request: Any
+    hit_tokens: int
+    external_tokens: int
+    free_blocks: int
+    """Just before."""
+    preemptions: int
+    prompt_tokens: int
+    """As it is now: the prompt of a streaming session gets longer later, without another lookup."""
+
+
+class Release(NamedTuple):
+    """A request gave its blocks back."""
+
+    time: float
+    request: Any
+    computed_tokens: int
+    """As it is now: a preempted request has none left a moment later."""
+
+
+class Reset(NamedTuple):
+    """The engine dropped its prefix cache."""
+
+    time: float
+
+
+Record = Admission | Release | Reset
 
 
 class Recorder:
@@ -22,20 +51,13 @@ class Recorder:
     The methods are replaced on the instance, not on the class: other managers in the process (CPU offload pools,
     vllm-ascend's stores) stay out of it, and class-level patches of others stay below ours.
 
-    Records, in the order of the events:
-
-    - ``(ADMIT, time, request, hit_tokens, external_tokens, free_blocks, preemptions, prompt_tokens)``: ``free_blocks``
-      just before; several for one request that is preempted and comes back, or whose external load failed. The prompt
-      of a streaming session gets longer later, without another lookup.
-    - ``(RELEASE, time, request, computed_tokens)``: a preempted request has none left a moment later.
-    - ``(RESET, time)``
-
-    Cost on the engine's step: two appends a request, and a keyword test for each decode step's call; nothing grows with
-    the prompt. The queue drops the oldest records beyond ``QUEUE_LIMIT``; :attr:`full` says that it may have.
+    Records are queued in the order of the events. Cost on the engine's step: two appends per request, and a keyword
+    test for each decode step's call; nothing grows with the prompt. The queue drops the oldest records beyond
+    ``QUEUE_LIMIT``; :attr:`full` says that it may have.
     """
 
     def __init__(self, manager: Any) -> None:
-        self.queue: deque[tuple[Any, ...]] = deque(maxlen=QUEUE_LIMIT)
+        self.queue: deque[Record] = deque(maxlen=QUEUE_LIMIT)
         #: The first exception of our own in a wrapped method; recording stops with it.
         self.error: BaseException | None = None
         self._manager = manager
@@ -58,7 +80,7 @@ class Recorder:
         self.close()
 
     def close(self) -> None:
-        """Give the manager its own methods back, unless somebody wrapped ours since."""
+        """Give the manager its own methods back, unless ours were wrapped since."""
         for name, wrapped in self._wrapped.items():
             if self._manager.__dict__.get(name) is wrapped:
                 delattr(self._manager, name)
@@ -72,8 +94,11 @@ class Recorder:
 
 
 def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
-    """A waiting request's call carries ``new_computed_blocks``; not None means admitted (VLLM.md section 0)."""
-    append = recorder.queue.append
+    """A waiting request's call carries ``new_computed_blocks``; a result means admitted.
+
+    See docs/vllm.md#where-the-plugin-hooks-in.
+    """
+    append, new = recorder.queue.append, tuple.__new__
     clock = time.monotonic
     pool = manager.block_pool
     free_queue = pool.free_block_queue
@@ -90,16 +115,19 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
         result = original(request, num_new_tokens, *args, **kwargs)
         if result is not None and computed == 0:
             try:
+                # In the order of Admission, at half the price of its constructor.
                 append(
-                    (
-                        ADMIT,
-                        clock(),
-                        request,
-                        args[0] if args else kwargs["num_new_computed_tokens"],
-                        kwargs.get("num_external_computed_tokens", 0),
-                        free,
-                        request.num_preemptions,
-                        request.num_prompt_tokens,
+                    new(
+                        Admission,
+                        (
+                            clock(),
+                            request,
+                            args[0] if args else kwargs["num_new_computed_tokens"],
+                            kwargs.get("num_external_computed_tokens", 0),
+                            free,
+                            request.num_preemptions,
+                            request.num_prompt_tokens,
+                        ),
                     )
                 )
             except Exception as error:
@@ -110,12 +138,12 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
 
 
 def _free(recorder: Recorder, manager: Any, original: Any) -> Any:
-    append = recorder.queue.append
+    append, new = recorder.queue.append, tuple.__new__
     clock = time.monotonic
 
     def free(request: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            append((RELEASE, clock(), request, request.num_computed_tokens))
+            append(new(Release, (clock(), request, request.num_computed_tokens)))
         except Exception as error:
             recorder.fail(error)
         return original(request, *args, **kwargs)
@@ -131,7 +159,7 @@ def _reset_prefix_cache(recorder: Recorder, manager: Any, original: Any) -> Any:
         done = original(*args, **kwargs)
         try:
             if done:
-                append((RESET, clock()))
+                append(Reset(clock()))
         except Exception as error:
             recorder.fail(error)
         return done

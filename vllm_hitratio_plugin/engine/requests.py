@@ -1,4 +1,4 @@
-"""vLLM requests, in our words: what of a request becomes an access record."""
+"""From vLLM's requests to access records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from vllm_hitratio_plugin.workload.access import Access
+from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.engine.recorder import Admission, Release
 
 #: Keys under which clients send a conversation id in ``vllm_xargs``.
 _ID_KEYS = ("session_id", "conversation_id")
@@ -23,12 +24,12 @@ _ADMITTED = "_hitratio_admitted"
 _SECRET = secrets.token_bytes(32)
 
 
-def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) -> Access:
-    """The access record of an ``ADMIT`` record; ``capacity_blocks`` turns free blocks into blocks in use.
+def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Access:
+    """The access of an admission; ``capacity_blocks`` turns free blocks into blocks in use.
 
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
     """
-    _, time, request, hit_tokens, external_tokens, free_blocks, preemptions, prompt_tokens = record
+    request = record.request
     state = vars(request)
     first = _ADMITTED not in state
     state[_ADMITTED] = True
@@ -36,24 +37,22 @@ def access_of(record: tuple[Any, ...], capacity_blocks: int, block_size: int) ->
     extra = getattr(request.sampling_params, "extra_args", None)
     named = extra or getattr(request, "session_id", None) is not None
     adapter, salt = request.lora_request, request.cache_salt
-    in_use = capacity_blocks - free_blocks
-    # As Access(...) in half the time: this runs for every prompt.
-    fields = (
-        time,
-        request.request_id,
-        prompt_tokens,
-        request.block_hashes,
-        hit_tokens,
-        external_tokens,
-        in_use if in_use > 0 else 0,
-        conversation_of(request) if named else None,
-        first and not preemptions and not request.skip_reading_prefix_cache,
-        preemptions > 0,
-        None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
-        partial(_content_of, request, block_size),
-        turn_of(request) if extra else None,
+    in_use = capacity_blocks - record.free_blocks
+    return Access(
+        time=record.time,
+        key=request.request_id,
+        tokens=record.prompt_tokens,
+        blocks=request.block_hashes,
+        hit_tokens=record.hit_tokens,
+        external_tokens=record.external_tokens,
+        in_use_blocks=in_use if in_use > 0 else 0,
+        conversation=conversation_of(request) if named else None,
+        counted=first and not record.preemptions and not request.skip_reading_prefix_cache,
+        resumed=record.preemptions > 0,
+        namespace=None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
+        content=partial(_content_of, request, block_size),
+        declared_turn=turn_of(request) if extra else None,
     )
-    return tuple.__new__(Access, fields)
 
 
 def turn_of(request: Any) -> int | None:
@@ -75,13 +74,13 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
     return ids
 
 
-def cached_blocks(record: tuple[Any, ...], block_size: int) -> int | None:
-    """Full blocks whose content the request of a ``RELEASE`` record leaves in the cache; None where it does not say.
+def cached_blocks(record: Release, block_size: int) -> int | None:
+    """Full blocks whose content a released request leaves in the cache; None where it does not say.
 
     The last sampled token has no KV; a request that was aborted in the middle of its prefill leaves a part of its
     prompt.
     """
-    request, computed = record[2], record[3]
+    request, computed = record.request, record.computed_tokens
     if not computed:
         return None
     tokens: int = request.num_tokens

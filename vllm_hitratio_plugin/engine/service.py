@@ -6,85 +6,34 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from dataclasses import replace
 from typing import Any
 
 from vllm_hitratio_plugin import __version__
-from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
-from vllm_hitratio_plugin.engine.recorder import ADMIT, RELEASE, Recorder
+from vllm_hitratio_plugin.engine.counter_history import CounterHistory
+from vllm_hitratio_plugin.engine.probe import CacheFacts
+from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
 from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
-from vllm_hitratio_plugin.estimate import Counters, Estimate
-from vllm_hitratio_plugin.metrics import snapshot as snapshots
-from vllm_hitratio_plugin.metrics.exporter import Exporter
-from vllm_hitratio_plugin.metrics.flow_record import to_record
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.exporter.server import Exporter
+from vllm_hitratio_plugin.failures import where
+from vllm_hitratio_plugin.metrics import snapshot_folder
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: a record keeps its request alive, but waking up has its price, too.
 _DRAIN_S = 2.0
 
-#: Earlier counters kept, twenty a window: as many as the window may be stretched to, and one more.
-_LOOKS_BACK = 121
-
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10
-
-
-def watch(scheduler: Any) -> Service | None:
-    """Watch a vLLM scheduler's KV cache from now on; None if it is watched already or can't be."""
-    manager = scheduler.kv_cache_manager
-    if getattr(manager, "_hitratio_service", None) is not None:
-        return None
-    parallel = scheduler.vllm_config.parallel_config
-    engine = getattr(parallel, "data_parallel_index", None)
-    if engine is None:
-        engine = getattr(parallel, "data_parallel_rank", 0) or 0
-    degraded: dict[str, str] = {}
-    settings, wrong = Settings.usable()
-    if wrong:
-        degraded["settings"] = "; ".join(wrong) + ": the default is used instead"
-        logger.error("hitratio: %s", degraded["settings"])
-    service = Service(
-        manager,
-        cache_facts(manager),
-        settings,
-        model_name=_model_name(scheduler.vllm_config),
-        engine=str(engine),
-        local_rank=getattr(parallel, "data_parallel_rank_local", None) or 0,
-        degraded=degraded,
-    )
-    manager._hitratio_service = service
-    try:
-        service.start()
-    except BaseException:
-        service.stop()
-        raise
-    return service
-
-
-def _model_name(vllm_config: Any) -> str:
-    name = vllm_config.model_config.served_model_name
-    return name if isinstance(name, str) else str(name[0])
 
 
 def _vllm_version() -> str:
     import vllm
 
     return str(getattr(vllm, "__version__", "unknown"))
-
-
-def _where(error: BaseException) -> str:
-    """What kind of error and where; not its text, which may hold a block's hash, an id or tokens."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    if frame is None:
-        return type(error).__name__
-    return f"{type(error).__name__} in {os.path.basename(frame.tb_frame.f_code.co_filename)}, line {frame.tb_lineno}"
 
 
 class Service:
@@ -118,8 +67,7 @@ class Service:
         self._thread = threading.Thread(target=self._run, name="hitratio", daemon=True)
         self._recorder: Recorder | None = None
         self._monitor = self._new_monitor()
-        # Counters over the last window, by monotonic time.
-        self._history: deque[tuple[float, Counters]] = deque(maxlen=_LOOKS_BACK)
+        self._history = CounterHistory(settings.window)
         self._snapshot = Snapshot(
             model_name=model_name,
             engine=engine,
@@ -131,7 +79,7 @@ class Service:
             block_size=facts.block_size,
             block_bytes=facts.block_bytes,
             modelled=facts.not_modelled is None,
-            longest_prompt=facts.longest_prompt,
+            max_model_len=facts.max_model_len,
         )
         if not facts.caching:
             self._degrade(
@@ -142,12 +90,12 @@ class Service:
             if facts.not_modelled is not None:
                 self._degrade("not_modelled", f"{facts.not_modelled}; observed figures only, no prediction")
             self._recorder = Recorder(manager)
-            if facts.longest_prompt is not None and facts.block_size >= facts.longest_prompt:
+            if facts.max_model_len is not None and facts.block_size >= facts.max_model_len:
                 logger.warning(
                     "hitratio: a block of %d tokens is no shorter than the longest request allowed (%d tokens): "
                     "nothing can ever hit",
                     facts.block_size,
-                    facts.longest_prompt,
+                    facts.max_model_len,
                 )
             if settings.target is not None and facts.not_modelled is None:
                 logger.info("hitratio: recommending a capacity for a hit ratio of %g", settings.target)
@@ -175,31 +123,31 @@ class Service:
         if recorder is None:
             return
         if recorder.error is not None:
-            self._degrade("hook", f"recording stopped: {_where(recorder.error)}")
+            self._degrade("hook", f"recording stopped: {where(recorder.error)}")
             self._recorder = None
             return
         if recorder.full:
-            self._degrade("overflow", "records were dropped: the counters are too low and the estimate starts anew")
+            self._degrade("overflow", "records were dropped: the counters are too low, and the estimate starts again")
             self._monitor = self._new_monitor()
         queue = recorder.queue
         monitor, capacity, block_size = self._monitor, self._facts.capacity_blocks, self._facts.block_size
         try:
             while queue:
                 record = queue.popleft()
-                if record[0] == ADMIT:
+                if isinstance(record, Admission):
                     monitor.admit(access_of(record, capacity, block_size))
-                elif record[0] == RELEASE:
-                    request = record[2]
+                elif isinstance(record, Release):
+                    request = record.request
                     cached = cached_blocks(record, block_size)
-                    monitor.release(record[1], request.request_id, request.block_hashes, cached)
+                    monitor.release(record.time, request.request_id, request.block_hashes, cached)
                 else:
-                    monitor.reset(record[1])
+                    monitor.reset(record.time)
         except Exception as error:
             self._failures += 1
-            self._degrade("workload", f"the estimate starts anew: {_where(error)}")
+            self._degrade("workload", f"the estimate starts from scratch: {where(error)}")
             self._monitor = self._new_monitor()
             if self._failures >= _FAILURES:
-                self._degrade("workload", f"recording stopped after {_FAILURES} failures: {_where(error)}")
+                self._degrade("workload", f"recording stopped after {_FAILURES} failures: {where(error)}")
                 recorder.close()
                 self._recorder = None
 
@@ -207,53 +155,46 @@ class Service:
         """Fit, and publish a snapshot."""
         with self._lock:
             self.drain()
-            began = time.perf_counter()
-            state = dict(self._snapshot.__dict__)
-            state["wall_time"] = time.time()
             if self._recorder is None:
                 # Nothing is measured, or not any more: no figure may look as if it were.
-                state.update(estimate=None, counters=None, flow=None, earlier=None, earlier_seconds=None)
+                fresh = replace(
+                    self._snapshot, estimate=None, counters=None, sums=None, earlier=None, earlier_seconds=None
+                )
             else:
-                monitor = self._monitor
-                try:
-                    estimate = monitor.refresh(time.monotonic())
-                    earlier, earlier_seconds = self._window_ago(monitor.counters, estimate)
-                    state.update(
-                        estimate=estimate,
-                        flow=to_record(monitor.flow.sketch),
-                        counters=monitor.counters,
-                        earlier=earlier,
-                        earlier_seconds=earlier_seconds,
-                        fit_time=state["wall_time"],
-                        fit_seconds=time.perf_counter() - began,
-                    )
-                except Exception as error:
-                    # What was published last stays, with its own timestamp: stale is told from wrong by that.
-                    self._degrade("fit", f"the estimate is stale: {_where(error)}")
-                state["index_blocks"] = monitor.tree.blocks
-                state["index_bytes"] = monitor.tree.bytes
-                state["last_reset"] = None if monitor.last_reset is None else monitor.last_reset + self._epoch
-            state["degraded"] = dict(self._degraded)
-            self._snapshot = Snapshot(**state)
+                fresh = self._measured(self._monitor)
+            self._snapshot = replace(fresh, wall_time=time.time(), degraded=dict(self._degraded))
             if self._folder:
                 try:
-                    snapshots.write(self._folder, self._snapshot)
+                    snapshot_folder.write(self._folder, self._snapshot)
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
-    def _window_ago(self, counters: Counters, estimate: Estimate) -> tuple[Counters | None, float | None]:
-        """The youngest counters that are as old as the current window, or the oldest there are, and their age in s."""
-        now, history = time.monotonic(), self._history
-        window = estimate.window_seconds
-        if history and history[-1][1].requests > counters.requests:
-            # The monitor started anew.
-            history.clear()
-        before = next((entry for entry in reversed(history) if now - entry[0] >= window), None)
-        if before is None and history:
-            before = history[0]
-        if not history or now - history[-1][0] >= self._settings.window / 20:
-            history.append((now, counters))
-        return (None, None) if before is None else (before[1], now - before[0])
+    def _measured(self, monitor: Monitor) -> Snapshot:
+        """The snapshot with the monitor's state, and with a new estimate unless that fails."""
+        began, now = time.perf_counter(), time.monotonic()
+        fresh = replace(
+            self._snapshot,
+            index_blocks=monitor.index_blocks,
+            index_bytes=monitor.index_bytes,
+            last_reset=None if monitor.last_reset is None else monitor.last_reset + self._epoch,
+        )
+        try:
+            estimate, counters = monitor.refresh(now), monitor.counters
+            earlier, earlier_seconds = self._history.window_ago(now, counters, estimate.window_seconds)
+            return replace(
+                fresh,
+                estimate=estimate,
+                sums=monitor.sums,
+                counters=counters,
+                earlier=earlier,
+                earlier_seconds=earlier_seconds,
+                fit_time=time.time(),
+                fit_seconds=time.perf_counter() - began,
+            )
+        except Exception as error:
+            # What was published last stays, with its own timestamp, which tells stale from wrong.
+            self._degrade("fit", f"the estimate is stale: {where(error)}")
+            return fresh
 
     def _run(self) -> None:
         exporter = None
@@ -269,7 +210,7 @@ class Service:
                     with self._lock:
                         self.drain()
             except Exception as error:
-                self._degrade("workload", _where(error))
+                self._degrade("workload", where(error))
             self._stop.wait(min(_DRAIN_S, self._settings.interval))
         if exporter is not None:
             exporter.close()
@@ -284,7 +225,8 @@ class Service:
             self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
             return None
         self._degraded.pop("exporter", None)
-        logger.info("hitratio: metrics at http://%s:%d/metrics", self._settings.host, port)
+        self._snapshot = replace(self._snapshot, exporter=exporter.url)
+        logger.info("hitratio: metrics at %s/metrics", exporter.url)
         return exporter
 
     def _new_monitor(self) -> Monitor:

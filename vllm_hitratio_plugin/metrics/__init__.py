@@ -1,1 +1,1 @@
-"""A snapshot of the monitor, as Prometheus metrics: on vLLM's ``/metrics`` and on the engine's own exporter."""
+"""A snapshot as Prometheus metrics: shown on vLLM's ``/metrics`` and on the exporter, and read back."""

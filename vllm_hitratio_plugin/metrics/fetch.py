@@ -9,24 +9,31 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from dataclasses import replace
 
-from vllm_hitratio_plugin.metrics.parse import Page, parse
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
+from vllm_hitratio_plugin.metrics.reader import Page, parse
+from vllm_hitratio_plugin.snapshot import Snapshot, from_json
 
 _LARGEST = 64 << 20  # bytes
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class FetchError(Exception):
     """No answer, or none that can be used; the message is one sentence."""
 
 
-def fetch(url: str, timeout: float = 5.0) -> Page:
+def fetch(url: str, timeout: float = 5.0, *, whole: bool = False) -> Page:
     """Read a server's state.
 
     Args:
         url: A page of metrics, the exporter's ``/hitratio``, or the base address of either server: then the exporter's
             whole snapshot is preferred, and ``/metrics`` taken otherwise. ``http://`` may be left out.
-        timeout: Seconds for the whole answer, however it drips in.
+        timeout: Seconds for everything, however it drips in.
+        whole: Follow from a page of metrics to the exporter of each engine. Only exporters have the sums of the window,
+            the explanations of degradations and the counters of a window ago.
+
+    Raises:
+        FetchError: a server does not answer, or with something else.
     """
     if "://" not in url:
         url = f"http://{url}"
@@ -42,22 +49,69 @@ def fetch(url: str, timeout: float = 5.0) -> Page:
         found = _get(url, deadline)
     else:
         found = _get(urllib.parse.urljoin(url, "/hitratio.json"), deadline)
-        if found is None or not found.lstrip().startswith("{"):
+        if found is None or not _is_json(found):
             found = _get(urllib.parse.urljoin(url, "/metrics"), deadline)
     if found is None:
         raise FetchError(f"{url} has no such page: give the address of a vLLM server or of the plugin's exporter")
     page = _read(found)
     if page is None or not (page.snapshots or page.without_plugin):
         raise FetchError(f"{url} answers, but with neither hitratio_* nor vllm:* metrics: is it a vLLM server?")
+    if whole and not _is_json(found):
+        return replace(page, snapshots=[_followed(url, snapshot, deadline) for snapshot in page.snapshots])
     return page
+
+
+def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
+    """The whole snapshot of an engine, from its own exporter.
+
+    The exporter is sought on the host that was asked: a page may not send its reader to another one.
+    """
+    engine = f"{snapshot.model_name}, engine {snapshot.engine}"
+    if snapshot.exporter is None:
+        raise FetchError(
+            f"{url} has only a part of the figures of {engine}, and its exporter, which has them all, is off or could "
+            "not start: set --hitratio-port, 9577 by default"
+        )
+    host = urllib.parse.urlsplit(url).hostname or ""
+    bound_host, port = _bound(snapshot.exporter)
+    if bound_host in _LOOPBACK and host not in _LOOPBACK:
+        raise FetchError(
+            f"{url} has only a part of the figures of {engine}; its exporter has them all, but listens at "
+            f"{snapshot.exporter} on that host alone: run the command there, or start the server with "
+            "--hitratio-host 0.0.0.0"
+        )
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    found = _get(f"{place}/hitratio.json", deadline) if port else None
+    page = None if found is None else _read(found)
+    if page is None or len(page.snapshots) != 1 or _engine(page.snapshots[0]) != _engine(snapshot):
+        raise FetchError(
+            f"{url} has only a part of the figures of {engine}, and {place} is not its exporter: give the address of "
+            f"the exporter, which listens at {snapshot.exporter} on the host of the engine"
+        )
+    return replace(page.snapshots[0], vllm=snapshot.vllm)
+
+
+def _bound(exporter: str) -> tuple[str | None, int | None]:
+    """Host and port of an exporter's URL; None for what it does not say."""
+    try:
+        parts = urllib.parse.urlsplit(exporter)
+        return parts.hostname, parts.port
+    except ValueError:
+        return None, None
+
+
+def _engine(snapshot: Snapshot) -> tuple[str, str]:
+    return snapshot.model_name, snapshot.engine
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
 
 
 def _read(text: str) -> Page | None:
     try:
-        if text.lstrip().startswith("{"):
-            return Page([Snapshot.from_json(text)], [])
-        return parse(text, time.time())
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return Page([from_json(text)], []) if _is_json(text) else parse(text, time.time())
+    except ValueError:
         return None
 
 

@@ -1,1 +1,1 @@
-"""The mathematics of the multi-turn conversation model: pure, no input or output, no clock."""
+"""The mathematics: reuse times, displacement, hit-ratio curves. Pure: no input or output, no clock, nothing of ours."""

@@ -1,16 +1,16 @@
-"""Drift: which property of the traffic moved between two windows, and how much of the hit ratio's change it explains.
+"""Drift: which property of the traffic changed between two windows, and how much of the hit ratio's change it explains.
 
-The flow form (MODEL section 3) makes the estimate a function of five factors::
+The flow form (docs/model.md#flow-form) makes the estimate a function of five factors::
 
-    arrival_rate   λ0, conversations per second
-    size           A_R, prompt blocks of a conversation; the lengths of reused runs go with it
-    gaps           F, idle gaps of the reused blocks, each weighted by its blocks, and held runs
-    ceiling        reused and newly written blocks, as shares of the prompt blocks
-    pinned         blocks in use, ahead of everything
+    arrival_rate       λ0, conversations per second
+    conversation_size  A_R, prompt blocks per conversation; the lengths of reused runs go with it
+    reuse_times        reuse times of the reused blocks, each weighted by its blocks, and runs in use
+    reusable_share     reused and newly written blocks, as shares of the prompt blocks
+    blocks_in_use      blocks in use, ahead of everything
 
-Each window gives all five, so ĥ can be computed for any mixture of the two windows' factors. A factor's part of the
-change is its Shapley value: the change it makes, averaged over all orders in which the factors can be exchanged. The
-parts add up to ĥ(now) - ĥ(before) exactly, and no order is preferred (Shapley 1953; Shorrocks 2013 on decompositions).
+Each window gives all five, so ĥ can be computed for any mixture of the two windows' factors. A factor's contribution to
+the change is its Shapley value: the change it makes, averaged over all orders in which the factors can be exchanged.
+The contributions add up to ĥ(now) - ĥ(before) exactly, and no order is preferred (docs/model.md#drift).
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from math import factorial
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.flow import Array, Flow, FlowSketch, Uncertain, ratio_jackknife
+from vllm_hitratio_plugin.model.jackknife import Uncertain, ratio_jackknife
+from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel
+from vllm_hitratio_plugin.model.traffic import Array, RunTable, TrafficSums
 
-FACTORS = ("arrival_rate", "size", "gaps", "ceiling", "pinned")
+FACTORS = ("arrival_rate", "conversation_size", "reuse_times", "reusable_share", "blocks_in_use")
 
-#: A factor moved if it changed by more than that many standard errors of its change. Five factors are looked at again
-#: and again, so 1.96 would cry wolf.
+#: A factor changed if it did so by more than this many standard errors of its change. Five factors are tested again and
+#: again, so 1.96 would raise false alarms.
 SIGNIFICANT = 3.0
 
 
 @dataclass(frozen=True)
-class Moved:
+class FactorChange:
     """One factor in both windows."""
 
     before: Uncertain
     now: Uncertain
-    part: float
-    """Its part of the change of the hit ratio."""
+    contribution: float
+    """Its contribution to the change of the hit ratio."""
 
     @property
     def significant(self) -> bool:
@@ -56,83 +58,98 @@ class Drift:
 
     before: float
     now: float
-    factors: dict[str, Moved]
+    factors: dict[str, FactorChange]
     """By ``FACTORS``."""
 
     @property
     def change(self) -> float:
-        """ĥ now minus before; the sum of all parts."""
+        """ĥ now minus before; the sum of all contributions."""
         return self.now - self.before
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def contributions(self) -> dict[str, float]:
+        """By ``FACTORS``."""
+        return {name: factor.contribution for name, factor in self.factors.items()}
+
+    @property
+    def significant(self) -> list[str]:
         """The factors that changed beyond their standard errors, the one that explains most first."""
         names = [name for name, factor in self.factors.items() if factor.significant]
-        return tuple(sorted(names, key=lambda name: -abs(self.factors[name].part)))
+        return sorted(names, key=lambda name: -abs(self.factors[name].contribution))
 
 
-def drift(before: Sequence[FlowSketch], now: Sequence[FlowSketch], capacity: float) -> Drift | None:
+def drift(before: Sequence[TrafficSums], now: Sequence[TrafficSums], capacity: float) -> Drift | None:
     """Compare two windows of one engine, both lists of consecutive time slots.
 
-    ``gaps`` is measured by the share of the reused blocks idle for less than T_C of the window before, the rest as
-    they are; standard errors are jackknives over the slots.
+    ``reuse_times`` is measured by the share of the reused blocks whose reuse time is below T_C of the window before,
+    the rest as they are; standard errors are jackknives over the slots.
 
     Returns None where a window has no conversation that starts, or nothing that is reused.
     """
-    windows = [FlowSketch.total(list(slots)) for slots in (before, now)]
+    windows = [TrafficSums.total(list(slots)) for slots in (before, now)]
     if any(not (whole.seconds and whole.first_turns and whole.reusable_blocks) for whole in windows):
         return None
-    traffics = [_Traffic.of(whole) for whole in windows]
-    ratios = {chosen: _hit_ratio(traffics, chosen, capacity) for chosen in _subsets(FACTORS)}
-    survival = Flow(windows[0]).characteristic_time(capacity)
-    measured = [_measured(slots, np.inf if survival is None else survival) for slots in (before, now)]
+    factors = [_Factors.of(whole) for whole in windows]
+    ratios = {chosen: _hit_ratio(factors, chosen, capacity) for chosen in _subsets(FACTORS)}
+    horizon = ReuseTimeModel(windows[0]).characteristic_time(capacity)
+    measured = [_measured(slots, horizon) for slots in (before, now)]
     return Drift(
         ratios[frozenset()],
         ratios[frozenset(FACTORS)],
-        {name: Moved(measured[0][name], measured[1][name], _shapley(name, ratios)) for name in FACTORS},
+        {name: FactorChange(measured[0][name], measured[1][name], _shapley(name, ratios)) for name in FACTORS},
     )
 
 
 @dataclass(frozen=True)
-class _Traffic:
-    """One window, taken apart into the factors; the product of all is the window again."""
+class _Factors:
+    """One window, taken apart; the product of all factors is the window again."""
 
     arrival_rate: float
-    size: float
-    gaps: Array
-    """Idle seconds, blocks as a share of all, lengths in units of A_R; (3, n)."""
-    ceiling: tuple[float, float]
-    pinned: float
+    conversation_size: float
+    reuse_times: tuple[Array, Array, Array]
+    """Reuse times in s, blocks as a share of all, lengths in units of A_R; (n,) each."""
+    reusable_share: tuple[float, float]
+    blocks_in_use: float
 
     @classmethod
-    def of(cls, whole: FlowSketch) -> _Traffic:
+    def of(cls, whole: TrafficSums) -> _Factors:
         size = whole.prompt_blocks / whole.first_turns
-        runs, blocks, gap_blocks = whole.cells[1], whole.cells[2], whole.cells[3]
+        runs = whole.runs
         return cls(
             whole.first_turns / whole.seconds,
             size,
-            np.array([gap_blocks / blocks, blocks / blocks.sum(), blocks / runs / size]),
+            (runs.reuse_times, runs.blocks / runs.total_blocks, runs.lengths / size),
             (whole.reusable_blocks / whole.prompt_blocks, whole.written_blocks / whole.prompt_blocks),
-            whole.pinned_blocks / whole.requests,
+            whole.mean_in_use_blocks,
         )
 
 
-def _hit_ratio(windows: Sequence[_Traffic], exchanged: frozenset[str], capacity: float) -> float:
+def _hit_ratio(windows: Sequence[_Factors], exchanged: frozenset[str], capacity: float) -> float:
     """ĥ(N) with the ``exchanged`` factors of the second window and the others of the first."""
-    arrival_rate, size, gaps, ceiling, pinned = (getattr(windows[name in exchanged], name) for name in FACTORS)
-    prompts = arrival_rate * size
-    reused, written = ceiling
-    blocks, lengths = gaps[1] * reused * prompts, gaps[2] * size
-    sketch = FlowSketch(
+
+    def source(name: str) -> _Factors:
+        return windows[name in exchanged]
+
+    size = source("conversation_size").conversation_size
+    prompts = source("arrival_rate").arrival_rate * size
+    times, shares, lengths = source("reuse_times").reuse_times
+    reused, written = source("reusable_share").reusable_share
+    blocks = shares * reused * prompts
+    sums = TrafficSums(
         seconds=1.0,
         requests=1.0,
         prompt_blocks=prompts,
         written_blocks=written * prompts,
-        reusable_blocks=reused * prompts,
-        pinned_blocks=pinned,
-        cells=np.array([np.arange(len(blocks)), blocks / lengths, blocks, gaps[0] * blocks, np.zeros(len(blocks))]),
+        in_use_blocks=source("blocks_in_use").blocks_in_use,
+        runs=RunTable(
+            bins=np.arange(len(blocks)).astype(float),
+            runs=blocks / (lengths * size),
+            blocks=blocks,
+            reuse_seconds=times * blocks,
+            own_blocks=np.zeros(len(blocks)),
+        ),
     )
-    ratio = Flow(sketch).hit_ratio(capacity)
+    ratio = ReuseTimeModel(sums).curve.hit_ratio(capacity)
     assert ratio is not None
     return ratio
 
@@ -152,16 +169,15 @@ def _shapley(name: str, ratios: dict[frozenset[str], float]) -> float:
     )
 
 
-def _measured(slots: Sequence[FlowSketch], survival: float) -> dict[str, Uncertain]:
+def _measured(slots: Sequence[TrafficSums], horizon: float) -> dict[str, Uncertain]:
     def ratio(above: str, below: str) -> Uncertain:
         return ratio_jackknife(*(np.array([getattr(slot, name) for slot in slots]) for name in (above, below)))
 
-    cells = [slot.cells for slot in slots]
-    early = np.array([float(cell[2, cell[3] <= survival * cell[2]].sum()) for cell in cells])
+    early = [float(slot.runs.blocks[slot.runs.reuse_times <= horizon].sum()) for slot in slots]
     return {
         "arrival_rate": ratio("first_turns", "seconds"),
-        "size": ratio("prompt_blocks", "first_turns"),
-        "gaps": ratio_jackknife(early, np.array([slot.reusable_blocks for slot in slots])),
-        "ceiling": ratio("reusable_blocks", "prompt_blocks"),
-        "pinned": ratio("pinned_blocks", "requests"),
+        "conversation_size": ratio("prompt_blocks", "first_turns"),
+        "reuse_times": ratio_jackknife(np.array(early), np.array([slot.reusable_blocks for slot in slots])),
+        "reusable_share": ratio("reusable_blocks", "prompt_blocks"),
+        "blocks_in_use": ratio("in_use_blocks", "requests"),
     }

@@ -1,0 +1,1 @@
+"""The soak: two real servers under load for half an hour (``make soak``)."""

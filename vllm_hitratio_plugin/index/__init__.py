@@ -1,0 +1,1 @@
+"""What was seen before and how long ago: prefix tree, LRU stack, conversations; no statistics."""

@@ -1,1 +1,0 @@
-"""From access records to additive statistics: prefix tree, conversations, sliding window."""
