@@ -5,9 +5,10 @@ SHELL := bash
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
-CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests)
+CHECKED := vllm_hitratio_plugin $(wildcard benchmarks examples scripts tests tools)
+FAST := not slow and not server and not engines
 
-.PHONY: help env demo test lint bench accuracy clean
+.PHONY: help env demo check test lint bench accuracy clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -18,14 +19,18 @@ env: ## the environment alone: .venv with vLLM's CPU build, this package and its
 demo: env ## a real vLLM server, a multi-turn load, predicted beside observed, and the recommendation put to the test
 	@$(RUN) examples.demo $(DEMO_ARGS)
 
-test: env lint ## ruff, mypy --strict and pytest
+check: lint docs ## what to run before a commit, in under 3 minutes: lint, the pages, the fast tests
+	$(RUN) pytest -n 2 -m "$(FAST)" $(PYTEST_ARGS)
+
+test: lint docs ## lint, the pages and every test but the engines' matrix
 	$(RUN) pytest $(PYTEST_ARGS)
 
-lint: env ## ruff and mypy --strict
+lint: env ## ruff, mypy --strict and the layers of the package
 	$(RUN) ruff check $(CHECKED)
 	$(RUN) ruff format --check $(CHECKED)
 	$(RUN) mypy
-	$(RUN) mypy --ignore-missing-imports $(patsubst examples/%/__init__.py,-p examples.%,$(wildcard examples/*/__init__.py))
+	$(RUN) mypy --python-version 3.11 -p tools
+	$(BIN)/lint-imports
 
 bench: env ## the plugin's cost against vLLM's own lookup, allocate and free: build/bench/cost.json
 	@$(RUN) benchmarks $(BENCH_ARGS)
@@ -46,7 +51,14 @@ demo-observability: env ## Prometheus and Alertmanager beside a real vLLM, and a
 test-engines: env ## every vLLM from 0.18 to 0.33, vLLM-Ascend, topologies and limits; writes docs/compatibility.md
 	@rm -rf build/compatibility
 	HITRATIO_ENGINES=1 $(RUN) pytest tests/versions tests/ascend tests/topologies tests/server tests/soak $(PYTEST_ARGS)
-	@$(BIN)/python tests/versions/compatibility.py
+	@$(RUN) tests.support.compatibility
 
 soak: env ## half an hour of two real servers, with and without the plugin: build/soak/report.json (SOAK_ARGS="--minutes 30")
-	@$(BIN)/python tests/soak $(SOAK_ARGS)
+	@$(RUN) tests.support.soak $(SOAK_ARGS)
+
+.PHONY: docs docs-reference
+docs: env ## the documentation as a site: build/site (mkdocs, strict: dead links and anchors are errors)
+	@$(RUN) mkdocs build --strict --quiet
+
+docs-reference: env ## docs/metrics.md from the catalogue of metrics
+	@$(BIN)/python scripts/metrics_reference.py

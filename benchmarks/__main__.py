@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: all of them, that is one."""
+"""`python -m benchmarks`: the plugin's cost."""
 
 import sys
 

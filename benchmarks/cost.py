@@ -1,9 +1,9 @@
-"""What the plugin costs beside vLLM's own lookup, allocate and free: `make bench` writes build/bench/cost.json.
+"""The plugin's cost relative to vLLM's own lookup, allocate and free: `make bench` writes build/bench/cost.json.
 
 Two real KV cache managers serve the same requests in short alternating rounds, one as vLLM made it and one with our
-recorder on it; what differs is the synchronous part. Everything else the plugin does (reading the queue, the prefix
-tree, the window, the fits, the snapshot, a thread that wakes up) is timed by itself, at a stated rate of requests in
-virtual time, with window and index full. All times are CPU time of one thread, all results ratios within one run.
+recorder. The difference is the synchronous part. Everything else that the plugin does (reading the queue, the prefix
+tree, the window, the fits, the snapshot, the thread's wake-ups) is timed on its own, at a given rate of requests in
+virtual time, with window and index full. All times are CPU time of one thread; all results are ratios within one run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.traffic import BLOCK_SIZE, Traffic, Turn
+
+if TYPE_CHECKING:
+    from vllm_hitratio_plugin.engine.recorder import Record
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
@@ -34,13 +37,13 @@ RATE = 100.0
 """Requests per second of virtual time."""
 
 ROUND = 50
-"""Requests of a round: short, so that the machine is the same for both managers."""
+"""Requests per round: few, so that both managers see the machine in the same state."""
 
 BARS = {20: (0.05, 0.25), 200: (0.01, 0.15)}
-"""Prompt blocks, and the most that the synchronous part and all CPU time may be of vLLM's own."""
+"""By prompt blocks: the limits of the synchronous part and of all CPU time, as shares of vLLM's own."""
 
 FILL_S = 700.0
-"""Virtual seconds before anything is timed: more than the window."""
+"""Virtual seconds before any timing: more than the window."""
 
 
 _USUAL = {
@@ -53,12 +56,12 @@ _USUAL = {
     "has_scheduled_reqs": True,
     "skip_zeroing_group_ids": (),
 }
-"""What else the scheduler passes with each admission, where the installed vLLM knows it."""
+"""The scheduler's other arguments to each admission, where the installed vLLM knows them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=240, help="pairs of rounds a case (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=240, help="pairs of rounds per case (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=RATE, help="requests per second (default: %(default)g)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="(default: %(default)s)")
     arguments = parser.parse_args(argv)
@@ -76,29 +79,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
-    """One case: everything in seconds of CPU time a request, then as ratios.
+    """One case: everything in seconds of CPU time per request, then as ratios.
 
-    The managers take turns in being watched and in going first, so that neither's place in memory counts.
+    The managers take turns at being watched and at going first, so that neither's place in memory matters.
     """
     managers = [_manager(traffic.capacity_blocks) for _ in range(2)]
     turns = traffic.turns(seed=1)
     with tempfile.TemporaryDirectory() as folder:
-        beside = _Beside(managers, traffic, folder)
-        beside.fill(turns)
+        plugin = _Plugin(managers, traffic, folder)
+        plugin.fill(turns)
         for number, chunk in enumerate(_chunks(turns, int(3 * traffic.capacity_blocks / traffic.grown_blocks / 2))):
-            beside.watch(number % 2)
+            plugin.watch(number % 2)
             for manager in managers:
                 _run(manager, _requests(chunk))
-            beside.collect(chunk)
-            beside.drain()
+            plugin.collect(chunk)
+            plugin.drain()
         gc.collect()
-        gc.freeze()  # what is remembered by now is no work for the collector in either half
+        gc.freeze()  # the collector need not visit what is remembered by now
         vllm_s, sync_s, drain_s = [], [], []
         hits = prompts = 0
-        alive: list[Any] = []  # until the records are read: who drops a request last must not pay for its end
+        alive: list[Any] = []  # until the records are read: neither side may pay for freeing a request
         for number, chunk in enumerate(_chunks(turns, rounds * ROUND)):
             watched = number % 2
-            beside.watch(watched)
+            plugin.watch(watched)
             spent = [0.0, 0.0]
             for each in (0, 1) if number // 2 % 2 else (1, 0):
                 alive.append(_requests(chunk))
@@ -108,16 +111,16 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
                 prompts += sum(turn.tokens for turn in chunk)
             vllm_s.append(spent[1 - watched])
             sync_s.append(spent[watched] - spent[1 - watched])
-            beside.collect(chunk)
-            took = beside.drain()
+            plugin.collect(chunk)
+            took = plugin.drain()
             if took is not None:
                 drain_s.append(took)
                 alive.clear()
         gc.unfreeze()
-        refresh_s = beside.refreshes(turns)
-        awake = beside.awake()
+        refresh_s = plugin.refreshes(turns)
+        awake = plugin.awake()
     vllm, sync, drain = (statistics.median(times) for times in (vllm_s, sync_s, drain_s))
-    refresh = refresh_s / (beside.interval * traffic.rate)
+    refresh = refresh_s / (plugin.interval * traffic.rate)
     case = {
         "blocks": traffic.mean_blocks,
         "sync_ratio": sync / vllm,
@@ -128,7 +131,7 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
         "refresh_us": refresh * 1e6,
         "awake_us": awake / traffic.rate * 1e6,
         "refresh_ms": refresh_s * 1e3,
-        "refresh_interval_s": beside.interval,
+        "refresh_interval_s": plugin.interval,
         "requests_per_s": traffic.rate,
         "requests": rounds * ROUND,
         "capacity_blocks": traffic.capacity_blocks,
@@ -138,8 +141,8 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
     return case
 
 
-class _Beside:
-    """The plugin's service, with its clock in our hands; a recorder on each of two managers, one of them at work."""
+class _Plugin:
+    """The plugin's service on a clock of ours, and a recorder on each of two managers, one of them active."""
 
     def __init__(self, managers: Sequence[Any], traffic: Traffic, folder: str) -> None:
         from vllm_hitratio_plugin.engine import service
@@ -149,11 +152,11 @@ class _Beside:
 
         os.environ[SNAPSHOT_DIR] = folder
         self.now = 0.0
-        # Only the service's view of the clock: the recorder's stays the real one, whose price is part of what it costs.
-        service.time = SimpleNamespace(  # type: ignore[attr-defined]
+        # Only the service gets our clock: reading the real one is part of the recorder's cost.
+        vars(service)["time"] = SimpleNamespace(
             monotonic=lambda: self.now, time=time.time, perf_counter=time.perf_counter
         )
-        settings = Settings.from_env({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
+        settings, _ = Settings.usable({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
         self.interval = settings.interval
         self._service = service.Service(managers[0], cache_facts(managers[0]), settings, model_name="model", engine="0")
         assert self._service._recorder is not None
@@ -163,12 +166,12 @@ class _Beside:
             {name: method for name, method in vars(manager).items() if hasattr(method, "__wrapped__")}
             for manager in managers
         ]
-        self._waiting: list[tuple[Any, ...]] = []
+        self._waiting: list[Record] = []
         self._batch = traffic.rate * service._DRAIN_S
         self._refreshed = 0.0
 
     def watch(self, watched: int) -> None:
-        """Let the recorder of that manager be the one at work."""
+        """Activate the recorder of that manager only."""
         for number, (manager, wrappers) in enumerate(zip(self._managers, self._wrappers, strict=True)):
             for name, method in wrappers.items():
                 if number == watched:
@@ -177,7 +180,7 @@ class _Beside:
                     vars(manager).pop(name, None)
 
     def fill(self, turns: Iterator[Turn]) -> None:
-        """Fill window and index with accesses alone, without vLLM."""
+        """Fill window and index with accesses, without vLLM."""
         from vllm_hitratio_plugin.access import Access
 
         monitor = self._service._monitor
@@ -189,19 +192,23 @@ class _Beside:
                 return
 
     def collect(self, turns: Sequence[Turn]) -> None:
-        """Take what was recorded of these turns off the queues, as if it had been at their times."""
+        """Take the records of these turns off the queues, and give them the turns' times."""
+        from vllm_hitratio_plugin.engine.recorder import Reset
+
         times = {turn.name: turn.time for turn in turns}
         for each in self._recorders:
-            self._waiting += [(kind, times[rest[0].request_id], *rest) for kind, _, *rest in each.queue]
+            for record in each.queue:
+                assert not isinstance(record, Reset)
+                self._waiting.append(record._replace(time=times[record.request.request_id]))
             each.queue.clear()
 
     def drain(self) -> float | None:
-        """Once what was collected is as much as the service finds at a time, let it read that; seconds a request."""
+        """Let the service read what was collected, once there is as much as it usually finds; seconds per request."""
         requests = len(self._waiting) // 2
         if requests < self._batch:
             return None
         self._recorders[0].queue.extend(self._waiting)
-        now = self._waiting[-1][1]
+        now = self._waiting[-1].time
         self._waiting.clear()
         began = time.thread_time()
         self._service.drain()
@@ -210,7 +217,7 @@ class _Beside:
         return spent / requests
 
     def refreshes(self, turns: Iterator[Turn], count: int = 31) -> float:
-        """Seconds of one refresh, the median of some at the service's own interval; with traffic in between."""
+        """Seconds per refresh, the mean of some at the service's own interval, with traffic in between."""
         from vllm_hitratio_plugin.access import Access
 
         spent = []
@@ -225,7 +232,7 @@ class _Beside:
         return statistics.fmean(spent)
 
     def awake(self, seconds: float = 3.0) -> float:
-        """CPU seconds a second of the service's thread while it finds nothing to do."""
+        """CPU seconds per second of the service's thread while it is idle."""
         before = set(threading.enumerate())
         self._service.start()
         (thread,) = set(threading.enumerate()) - before
@@ -318,10 +325,10 @@ def _show(case: dict[str, Any]) -> None:
     us = {name: case[f"{name}_us"] for name in ("vllm", "sync", "drain", "refresh", "awake")}
     print(
         f"{case['blocks']:4d} blocks, hit ratio {case['token_hit_ratio']:.2f}, N = {case['capacity_blocks']:,}:"
-        f" vLLM {us['vllm']:.1f} µs a request\n"
+        f" vLLM {us['vllm']:.1f} µs per request\n"
         f"     synchronous {us['sync']:.2f} µs = {case['sync_ratio']:.2%} (at most {most_sync:.0%})\n"
         f"     all CPU time = {case['cpu_ratio']:.1%} (at most {most_cpu:.0%}): queue and tree {us['drain']:.1f} µs,"
-        f" refresh {us['refresh']:.1f} µs, waking up {us['awake']:.2f} µs a request\n"
+        f" refresh {us['refresh']:.1f} µs, waking up {us['awake']:.2f} µs per request\n"
         f"     a refresh takes {case['refresh_ms']:.1f} ms every {case['refresh_interval_s']:g} s,"
         f" at {case['requests_per_s']:g} requests/s"
     )

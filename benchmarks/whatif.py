@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from vllm_hitratio_plugin.planning.capacity_curve import CapacityCurve
 from vllm_hitratio_plugin.planning.change import Change
-from vllm_hitratio_plugin.planning.curve import Curve
 from vllm_hitratio_plugin.planning.observation import Observation, Span, observe
-from vllm_hitratio_plugin.planning.routing import Routing
+from vllm_hitratio_plugin.planning.replicas import Routing
 from vllm_hitratio_plugin.planning.second_tier import SecondTier
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.formats.source import read_source
@@ -33,12 +33,12 @@ from vllm_hitratio_plugin.replay.trace import Trace
 from vllm_hitratio_plugin.replay.turns import Turns
 
 OUTPUT = Path("build/bench/whatif.json")
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
-ARRIVAL_RATE, MEAN_GAP, CAPACITY, BLOCK_SIZE = 1.5, 135.0, 2275, 128
-"""The paper's setting: λ0 a second, μ in seconds, N blocks of b tokens."""
+_TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
+ARRIVAL_RATE, MEAN_INTERARRIVAL, CAPACITY, BLOCK_SIZE = 1.5, 135.0, 2275, 128
+"""The paper's setting: λ0 per second, μ in seconds, N blocks of b tokens."""
 CONVERSATIONS, WARMUP = 9000, 3000
-"""Measured ones included in the first; at λ0. Other rates and gaps get as many more as keep both times, in units of μ:
-conversations that last longer take longer to become stationary."""
+"""Measured ones included in the first; at λ0. Other rates and interarrival times get as many more as keep both times,
+in units of μ: conversations that last longer take longer to become stationary."""
 MOONCAKE_CAPACITY = 16000
 LIMIT = 0.01
 """Largest error allowed on the generated workload, as a hit ratio."""
@@ -79,7 +79,7 @@ def predicted(observation: Observation, capacity: float, change: Change) -> floa
     """The what-if; of a second tier, its own hits."""
     demand = change.applied(observation.demand)
     size = capacity * observation.demand.block_size / demand.block_size
-    ratio = demand.fit.hit_ratio(size) if change.second_tier is None else change.second_tier.hit_ratio(demand, size)
+    ratio = demand.curve.hit_ratio(size) if change.second_tier is None else change.second_tier.hit_ratio(demand, size)
     assert ratio is not None
     return ratio
 
@@ -149,15 +149,15 @@ def sharegpt(
     lengths: Sequence[Turns] | None,
     *,
     rate: float = ARRIVAL_RATE,
-    gap: float = MEAN_GAP,
+    interarrival: float = MEAN_INTERARRIVAL,
     block_size: int = BLOCK_SIZE,
     count: int = CONVERSATIONS,
     warmup: int = WARMUP,
 ) -> Generated:
     """The paper's workload; the same conversations whatever the rate."""
-    stretch = max(rate / ARRIVAL_RATE * gap / MEAN_GAP, 1.0)
+    stretch = max(rate / ARRIVAL_RATE * interarrival / MEAN_INTERARRIVAL, 1.0)
     chosen = draw_conversations(lengths, round(count * stretch), 0)
-    traffic = Traffic(poisson(rate), exponential(gap))
+    traffic = Traffic(poisson(rate), exponential(interarrival))
     return generate(chosen, traffic, block_size=block_size, warmup=round(warmup * stretch))
 
 
@@ -190,14 +190,14 @@ def generated_cases(
         found = predicted(seen, capacity, Change())
         yield Case("ShareGPT", unhashed, f"capacity {capacity:,} blocks", today, found, replayed(base, capacity))
     for target in (0.3, 0.4)[brief:]:
-        needed = Curve(seen.demand).need(target).blocks
+        needed = CapacityCurve(seen.demand).capacity_for(target).blocks
         assert needed is not None
         found = replayed(base, round(needed))
         yield Case("ShareGPT", unhashed, f"target {target:g}: {needed:,.0f} blocks", today, target, found)
     for load in (2.0,) if brief else (0.5, 2.0, 3.0):
         yield case(Change(load=load), replayed(made(rate=ARRIVAL_RATE * load)))
     for think in (1.5,) if brief else (0.5, 1.5, 2.0):
-        yield case(Change(think_time=think), replayed(made(gap=MEAN_GAP * think)))
+        yield case(Change(think_time=think), replayed(made(interarrival=MEAN_INTERARRIVAL * think)))
     for size in (64, 256) if brief else (16, 32, 64, 256, 512):
         yield case(Change(block_size=size), replayed(made(block_size=size), CAPACITY * BLOCK_SIZE // size))
     for replicas in (4,) if brief else (2, 4, 8):
@@ -207,12 +207,14 @@ def generated_cases(
     for tier in second_tiers(base.trace, CAPACITY, unhashed, base.window, seen, (20000,) if brief else (4000, 20000)):
         yield replace(tier, workload="ShareGPT")
     held = observe(base.trace, CAPACITY, unhashed=unhashed, window=base.window, service=exponential(10))
-    pinned = held.demand.in_use_blocks
+    in_use = held.demand.in_use_blocks
     for part in (0.0,) if brief else (0.0, 0.5, 2.0):
         service = exponential(10 * part) if part else None
-        change = Change(pinned=round(pinned * part, 1))
+        change = Change(in_use=round(in_use * part, 1))
         yield case(change, replayed(base, service=service), held)
-    yield case(Change(load=2, think_time=1.5), replayed(made(rate=ARRIVAL_RATE * 2, gap=MEAN_GAP * 1.5)))
+    yield case(
+        Change(load=2, think_time=1.5), replayed(made(rate=ARRIVAL_RATE * 2, interarrival=MEAN_INTERARRIVAL * 1.5))
+    )
 
 
 def second_tiers(
@@ -264,12 +266,14 @@ def recorded_cases(unhashed: Unhashed, trace: Trace, capacity: int = MOONCAKE_CA
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.whatif", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, default=OUTPUT, help="(default: %(default)s)")
+    parser.add_argument("--traces", type=Path, default=_TRACES, help="folder of the traces")
     arguments = parser.parse_args(argv)
-    if not TRACES.is_dir():
-        print(f"the traces are not at {TRACES}", file=sys.stderr)
+    traces = arguments.traces
+    if not traces.is_dir():
+        print(f"no traces at {traces}; name their folder with --traces", file=sys.stderr)
         return 2
-    lengths = read_source(str(TRACES / "sharegpt-lengths" / "turn_lengths_cl100k_split.jsonl.gz"))
-    trace = read_source(str(TRACES / "mooncake" / "conversation_trace.jsonl.gz"))
+    lengths = read_source(str(traces / "sharegpt-lengths" / "turn_lengths_cl100k_split.jsonl.gz"))
+    trace = read_source(str(traces / "mooncake" / "conversation_trace.jsonl.gz"))
     assert isinstance(lengths, list)
     assert isinstance(trace, Trace)
     cases: list[Case] = []

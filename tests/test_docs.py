@@ -20,7 +20,7 @@ def test_the_metrics_page_is_up_to_date() -> None:
 def test_every_metric_named_in_a_page_exists() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     known = sample_names() | {metric.name for metric in METRICS if metric.kind == "histogram"}
-    unknown = {}
+    unknown: dict[str, set[str]] = {}
     for page in pages:
         for name in re.findall(r"`(hitratio_[a-z_]+)(?:\{[^`]*\})?`", page.read_text()):
             if name not in known and not name.endswith("_"):

@@ -1,10 +1,11 @@
-"""The monitor: each accounting rule of MODEL section 4 by a hand-computed case, then what must hold of any traffic."""
+"""The monitor: each rule of docs/model.md#accounting by a case worked out by hand, then what holds for any traffic."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from collections.abc import Hashable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +45,7 @@ class Story:
         self.monitor.admit(Access(time, key, tokens, blocks, hit_tokens, 0, pinned, **more))  # type: ignore[arg-type]
         return key
 
-    def serve(self, time: float, path: str, tail: int = 1, hit: int | None = 0, **more: object) -> None:
+    def serve(self, time: float, path: str, tail: int = 1, hit: int | None = 0, **more: Any) -> None:
         """Admit, and release at once."""
         self.monitor.release(time, self.admit(time, path, tail, hit, **more))
 
@@ -128,7 +129,8 @@ def test_rule_3_a_growing_history_gives_up_a_block_too() -> None:
     story.serve(1, "abcdef", hit=3)
     estimate = story.estimate()
     assert story.sums().reusable_blocks == 3
-    assert (estimate.divergence, estimate.engine_divergence) == (pytest.approx(0), pytest.approx(0))
+    assert estimate.divergence == pytest.approx(0)
+    assert estimate.engine_divergence == pytest.approx(0)
 
 
 @pytest.mark.parametrize(("capacity", "left"), [(6, 0), (7, 1), (8, 2), (9, 3), (10, 4), (99, 4)])
@@ -275,7 +277,16 @@ def test_too_little_is_a_state_not_a_number() -> None:
     assert estimate.requests == 199
     figures = vars(estimate)
     for name in (
-        *("observed", "observed_stderr", "divergence", "divergence_stderr", "ceiling", "arrival_rate", "history_workload", "turns"),
+        *(
+            "observed",
+            "observed_stderr",
+            "divergence",
+            "divergence_stderr",
+            "ceiling",
+            "arrival_rate",
+            "history_workload",
+            "turns",
+        ),
         *("reusable_workload", "lifetime_blocks", "characteristic_time", "reachable", "recommended_blocks"),
     ):
         assert figures[name] is None, name
@@ -541,7 +552,7 @@ def regular_traffic(
 ) -> list[tuple[float, str]]:
     """Conversations of 1 to 8 turns that grow by 1 to 5 blocks; sorted by time."""
     chooser = random.Random(seed)
-    prompts = []
+    prompts: list[tuple[float, str]] = []
     time = 0.0
     for number in itertools.count():
         time += chooser.expovariate(rate)
@@ -557,8 +568,8 @@ def regular_traffic(
     raise AssertionError
 
 
-def told(
-    capacity: int, traffic: list[tuple[float, str]], end: float, service: float = 0.0, **options: object
+def estimate_of(
+    capacity: int, traffic: list[tuple[float, str]], end: float, service: float = 0.0, **options: Any
 ) -> Estimate:
     story = Story(capacity, window_seconds=end / 2, slots=20, **options)
     due: list[tuple[float, Hashable]] = []
@@ -570,17 +581,18 @@ def told(
     return story.estimate(end)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 4.0]), st.floats(1.3, 5.0))
 def test_forgetting_what_is_older_than_the_survival_time_changes_nothing(
     seed: int, service: float, factor: float
 ) -> None:
-    """Truncation invariance (MODEL section 3): a small index and one that never forgets predict the same."""
+    """Truncation invariance (docs/model.md#flow-form): a small index and one that never forgets predict the same."""
     capacity = 60
     traffic = regular_traffic(300, seed)
     grid = (20, 40, capacity)
-    small = told(capacity, traffic, 300, service, grid=grid, index_blocks=int(3 * factor * capacity))
-    large = told(capacity, traffic, 300, service, grid=grid, index_blocks=10**6)
+    small = estimate_of(capacity, traffic, 300, service, grid=grid, index_blocks=int(3 * factor * capacity))
+    large = estimate_of(capacity, traffic, 300, service, grid=grid, index_blocks=10**6)
     assert small.ceiling is not None
     assert large.ceiling is not None
     assert small.ceiling <= large.ceiling
@@ -597,7 +609,7 @@ def test_names_do_not_matter(seed: int) -> None:
     letters = {path[0] for _, path in traffic}
     shuffled = dict(zip(sorted(letters), random.Random(seed).sample(sorted(letters), len(letters)), strict=True))
     renamed = [(time, shuffled[path[0]] + path[1:].swapcase()) for time, path in traffic]
-    assert vars(told(50, traffic, 200)) == vars(told(50, renamed, 200))
+    assert vars(estimate_of(50, traffic, 200)) == vars(estimate_of(50, renamed, 200))
 
 
 @settings(max_examples=10, deadline=None)
@@ -605,8 +617,8 @@ def test_names_do_not_matter(seed: int) -> None:
 def test_faster_time_is_the_same_cache(seed: int, speed: float) -> None:
     """All times scaled: every ratio stays, T_C scales with them (a hair is lost to the bins of the gaps)."""
     traffic = regular_traffic(200, seed)
-    normal = told(50, traffic, 200)
-    scaled = told(50, [(time / speed, path) for time, path in traffic], 200 / speed)
+    normal = estimate_of(50, traffic, 200)
+    scaled = estimate_of(50, [(time / speed, path) for time, path in traffic], 200 / speed)
     assert scaled.predicted[REUSE_TIME] == pytest.approx(normal.predicted[REUSE_TIME], abs=0.005)
     assert normal.characteristic_time is not None
     assert scaled.characteristic_time == pytest.approx(normal.characteristic_time / speed, rel=0.03)
@@ -644,7 +656,7 @@ def test_the_shadow_is_an_exact_lru(unhashed: Unhashed, capacity: int, tail: int
 @pytest.mark.parametrize("unhashed", ["head", "tail"])
 @pytest.mark.parametrize(("capacity", "service"), [(150, 0.0), (300, 0.0), (300, 8.0), (600, 20.0)])
 def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int, service: float) -> None:
-    """MODEL section 7: within 2 points on one window of some 2,500 prompts, pinned blocks or not."""
+    """Within 2 points on one window of some 2,500 prompts, pinned blocks or not."""
     monitor = Monitor(
         block_size=B, capacity_blocks=capacity, unhashed=unhashed, index_blocks=10**5, window_seconds=10_000
     )
@@ -663,8 +675,8 @@ def test_predictions_are_near_what_a_pool_hits(unhashed: Unhashed, capacity: int
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(10, 200), st.sampled_from(["head", "tail"]), st.integers(0, 15))
-def test_every_prompt_block_has_one_fate(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
-    """MODEL section 6: they add up, and what an exact pool does leaves next to nothing unexplained."""
+def test_every_prompt_block_has_one_outcome(seed: int, capacity: int, unhashed: Unhashed, tail: int) -> None:
+    """Outcomes add up, and what an exact pool does leaves next to nothing unexplained."""
     monitor = Monitor(block_size=B, capacity_blocks=capacity, unhashed=unhashed, least_requests=1)
     trace = as_trace(regular_traffic(100, seed), tail)
     observed = simulate(trace, BlockLRU(capacity, B, unhashed), capacity_blocks=capacity, observer=monitor)

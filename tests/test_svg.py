@@ -31,7 +31,7 @@ def test_everything_is_drawn_inside_the_frame(sizes: list[int], ratios: list[flo
         assert all(0 <= value <= 760 for value in numbers(element, "x1", "x2", "cx", "x"))
         assert all(0 <= value <= 320 for value in numbers(element, "y1", "y2", "cy"))
     assert len(root.findall("circle")) == len(points) + 1
-    assert len(root.find("polyline").attrib["points"].split()) == len(points)  # type: ignore[union-attr]
+    assert len(root.find("polyline").attrib["points"].split()) == len(points)
 
 
 def test_a_ratio_ends_at_100_percent() -> None:

@@ -1,68 +1,54 @@
-"""The plugin's settings: environment variables, so that they reach every process of a server."""
+"""The plugin's settings. They are environment variables, so that they reach every process of a server."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from vllm_hitratio_plugin.numbers import number
 
 ENABLED = "HITRATIO_ENABLED"
 SNAPSHOT_DIR = "HITRATIO_SNAPSHOT_DIR"
 
 
 class SettingsError(ValueError):
-    """A setting that can't be used; the message names the value and what would be right."""
+    """An invalid setting; the message names the value and what is valid."""
 
 
-def _float(text: str) -> float:
-    """NaN, which is in no range, for what is no number."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _number(text: str, what: str, low: float, high: float) -> float:
-    value = _float(text)
-    if not low <= value <= high:
-        raise SettingsError(f"{text!r} is not {what}: use a number from {low:g} to {high:g}")
+def _number(text: str, what: str, use: str, **limits: Any) -> float:
+    value = number(text, **limits)
+    if value is None:
+        raise SettingsError(f"{text!r} is not {what}: use {use}")
     return value
 
 
 def ratio(text: str) -> float:
-    """A hit ratio, 0 < r < 1."""
-    value = _float(text)
-    if not 0 < value < 1:
-        raise SettingsError(f"{text!r} is not a hit ratio to aim at: use a number above 0 and below 1")
-    return value
+    """A hit ratio, above 0 and below 1."""
+    return _number(text, "a hit ratio to aim at", "a number above 0 and below 1", above=0, below=1)
 
 
 def port(text: str) -> int:
-    """A TCP port, 0 to 65535; 0 disables the exporter."""
-    value = _number(text, "a port", 0, 65535)
-    if value != int(value):
-        raise SettingsError(f"{text!r} is not a port: use a whole number from 0 to 65535 (0: no exporter)")
-    return int(value)
+    """A TCP port, 0 to 65535; 0 turns the exporter off."""
+    use = "a whole number from 0 to 65535 (0: no exporter)"
+    return int(_number(text, "a port", use, least=0, most=65535, whole=True))
 
 
 def window(text: str) -> float:
     """Seconds of the sliding window, 10 s to a week."""
-    return _number(text, "a window in seconds", 10, 7 * 86400)
+    return _number(text, "a window in seconds", "a number from 10 to 604800", least=10, most=7 * 86400)
 
 
 def interval(text: str) -> float:
     """Seconds between refreshes, 0.5 s to an hour."""
-    return _number(text, "an interval in seconds", 0.5, 3600)
+    return _number(text, "an interval in seconds", "a number from 0.5 to 3600", least=0.5, most=3600)
 
 
 def blocks(text: str) -> int:
     """Blocks to remember, at least 1,000."""
-    value = _number(text, "a number of blocks", 1000, 1e9)
-    if value != int(value):
-        raise SettingsError(f"{text!r} is not a number of blocks: use a whole number from 1000 to 1e9")
-    return int(value)
+    use = "a whole number from 1000 to 1e9"
+    return int(_number(text, "a number of blocks", use, least=1000, most=1e9, whole=True))
 
 
 def host(text: str) -> str:
@@ -94,20 +80,24 @@ class Option:
 
 
 OPTIONS = (
-    Option("target", ratio, None, "RATIO", "hit ratio to recommend a KV capacity for, above 0 and below 1"),
-    Option("port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0: none"),
-    Option("host", host, "127.0.0.1", "ADDRESS", "address the engine's exporter binds to"),
-    Option("window", window, 600.0, "SECONDS", "least length of the sliding window"),
+    Option("target", ratio, None, "RATIO", "hit ratio for which a KV capacity is recommended, above 0 and below 1"),
+    Option(
+        "port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0 turns it off"
+    ),
+    Option("host", host, "127.0.0.1", "ADDRESS", "address that the engine's exporter binds to"),
+    Option("window", window, 600.0, "SECONDS", "minimum length of the sliding window"),
     Option(
         "interval", interval, 15.0, "SECONDS", "time between refreshes of the metrics, at most a fifth of the window"
     ),
-    Option("index_blocks", blocks, None, "BLOCKS", "blocks remembered (default: 8 times the capacity)"),
+    Option(
+        "index_blocks", blocks, None, "BLOCKS", "blocks that the prefix tree remembers (default: 8 times the capacity)"
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``--hitratio-*`` and ``HITRATIO_*`` say."""
+    """The values of ``--hitratio-*`` and ``HITRATIO_*``."""
 
     target: float | None
     port: int
@@ -121,7 +111,7 @@ class Settings:
         """Read the variables.
 
         Raises:
-            SettingsError: naming the variable, its value and what would be right.
+            SettingsError: The message names the variable, its value and what is valid.
         """
         settings, wrong = cls.usable(env)
         if wrong:
@@ -130,7 +120,7 @@ class Settings:
 
     @classmethod
     def usable(cls, env: Mapping[str, str] | None = None) -> tuple[Settings, list[str]]:
-        """Read the variables, with the default in place of one that can't be used; and what was wrong with which."""
+        """Read the variables; an invalid one keeps its default. Also returns a sentence per invalid variable."""
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
         wrong = []
@@ -142,7 +132,7 @@ class Settings:
                     values[option.name] = option.parse(text)
             except SettingsError as error:
                 wrong.append(f"{option.variable}: {error}")
-        # A short window is refreshed often enough to be worth its name.
+        # A short window is refreshed at least five times.
         values["interval"] = min(values["interval"], values["window"] / 5)
         return cls(**values), wrong
 
@@ -151,6 +141,6 @@ assert [option.name for option in OPTIONS] == [item.name for item in fields(Sett
 
 
 def enabled(env: Mapping[str, str] | None = None) -> bool:
-    """Whether this process's server was started with the plugin on."""
+    """Whether the server of this process was started with the plugin enabled."""
     env = os.environ if env is None else env
     return env.get(ENABLED, "").strip().lower() in ("1", "true", "yes", "on")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What has to be right before and after the servers start. NOT RUN ON AN NPU.
+# Checks what must be right before and after the servers start. NOT RUN ON AN NPU.
 #
 #   ./check.sh before      the installation
 #   ./check.sh prefiller   a running prefiller
@@ -34,22 +34,22 @@ print(*sorted(p.name for g in ("vllm.platform_plugins", "vllm.general_plugins") 
     done
     vllm serve --help=hitratio 2>/dev/null | grep -q -- --hitratio-target &&
       good "vllm serve knows --hitratio-target" || bad "vllm serve does not know --hitratio-target"
-    command -v npu-smi >/dev/null && good "npu-smi is there" || bad "npu-smi is not there: no driver?"
+    command -v npu-smi >/dev/null && good "npu-smi is installed" || bad "npu-smi is not installed: no driver?"
     ;;
   prefiller)
     page=$(curl -fsS "http://127.0.0.1:$HITRATIO_PORT/metrics") ||
       { bad "no exporter on port $HITRATIO_PORT: was the prefiller started with --plugin hitratio?"; exit 1; }
     expect hitratio_block_size_tokens 128 "the only block size with prefix caching on an NPU"
-    expect hitratio_capacity_blocks 2274 "40 GiB of 18 MiB blocks, less vLLM's null block"
+    expect hitratio_capacity_blocks 2274 "40 GiB in blocks of 18 MiB, without vLLM's null block"
     off=$(grep 'hitratio_degraded{.*prefix_caching_off' <<<"$page" | awk '{ print $NF }')
     [ "${off%.0}" = 0 ] && good "prefix caching is on" ||
-      bad "prefix caching is off: vLLM-Ascend's pages say --no-enable-prefix-caching, a prefiller needs the opposite"
+      bad "prefix caching is off: vLLM-Ascend's pages say --no-enable-prefix-caching, but a prefiller needs it on"
     for reason in $(grep '^hitratio_degraded{' <<<"$page" | awk '$NF != 0' | sed 's/.*reason="\([^"]*\)".*/\1/'); do
-      bad "degraded: $reason (the server's log has the words)"
+      bad "degraded: $reason (the server's log explains it)"
     done
     tail=$(grep '^hitratio_build_info' <<<"$page" | sed 's/.*unhashed="\([^"]*\)".*/\1/')
     good "partly filled blocks go to the $tail of the free queue (vLLM 0.22.1: tail, the paper's setting)"
-    printf '      prompts so far %s, observed %s\n' "$(metric hitratio_prompts_total)" \
+    printf '      requests so far %s, observed %s\n' "$(metric hitratio_requests_total)" \
       "$(metric hitratio_observed_ratio || true)"
     ;;
   *)

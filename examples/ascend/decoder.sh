@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Decoder number $1 (0, 1, ...), one NPU each. It needs no prefix cache and is not watched. NOT RUN ON AN NPU.
+# Decoder number $1 (0, 1, ...), one NPU each. It needs neither a prefix cache nor the plugin. NOT RUN ON AN NPU.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./env.sh

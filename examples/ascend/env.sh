@@ -1,9 +1,9 @@
-# Settings of the paper's set-up, sourced by the other scripts. NOT RUN ON AN NPU: written from vLLM-Ascend's own
-# documentation and source; where the plugin's part could be tested on a CPU it was (tests/ascend).
+# Settings of the paper's set-up, sourced by the other scripts. NOT RUN ON AN NPU: they come from vLLM-Ascend's
+# documentation and source. What the plugin does there is tested on a CPU (tests/ascend).
 #
 #   vLLM-Ascend 0.22.1rc1 with vLLM 0.22.1, Mooncake 0.3.9, CANN 9.0.0; Qwen3-8B in bfloat16, blocks of 128 tokens
 
-# Where things are: change these.
+# Change these to fit the machine.
 export MODEL=${MODEL:-/models/Qwen3-8B}
 export NIC=${NIC:-eth0}
 export IP=${IP:-$(ip -4 -o addr show "$NIC" 2>/dev/null | awk '{ sub("/.*", "", $4); print $4; exit }')}
@@ -16,7 +16,7 @@ export PREFILLER_PORT=${PREFILLER_PORT:-13700}
 export DECODER_PORT=${DECODER_PORT:-13800} # and the next ones
 export PROXY_PORT=${PROXY_PORT:-8080}
 
-# The paper's prefix cache: 40 GiB of 18 MiB blocks = 2,275 blocks, 2,274 of which hold content.
+# The paper's prefix cache: 40 GiB in blocks of 18 MiB are 2,275 blocks, 2,274 of which hold content.
 export KV_BYTES=${KV_BYTES:-40G}
 export MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
 
@@ -26,7 +26,7 @@ export HITRATIO_PORT=${HITRATIO_PORT:-9577}
 export HCCL_IF_IP=$IP GLOO_SOCKET_IFNAME=$NIC TP_SOCKET_IFNAME=$NIC HCCL_SOCKET_IFNAME=$NIC
 export OMP_PROC_BIND=false OMP_NUM_THREADS=10
 
-# One list filters plugins of all kinds: naming only this plugin would turn the NPU platform off.
+# One list filters plugins of all kinds: a list of this plugin alone would turn the NPU platform off.
 unset VLLM_PLUGINS
-# vLLM's own choice, spawn, loads the plugins of both in the right order.
+# vLLM's default, spawn, loads both projects' plugins in the right order.
 unset VLLM_WORKER_MULTIPROC_METHOD

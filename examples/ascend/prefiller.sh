@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The prefiller, watched by the plugin. NOT RUN ON AN NPU.
+# The prefiller, with the plugin. NOT RUN ON AN NPU.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./env.sh
@@ -16,11 +16,11 @@ arguments=(
   --host 0.0.0.0 --port "$PREFILLER_PORT"
   --tensor-parallel-size 1 --dtype bfloat16 --seed 1024
   --block-size 128
-  # vLLM-Ascend's pages switch it off on both sides; here it is what the prefiller is for.
+  # vLLM-Ascend's pages switch it off on both sides; here the prefiller exists for it.
   --enable-prefix-caching
   --kv-cache-memory-bytes "$KV_BYTES"
   --max-model-len "$MAX_MODEL_LEN" --max-num-batched-tokens 16384
-  # The answer says how much of the prompt was cached: a check from outside.
+  # Each answer then says how much of the prompt was cached, which checks the plugin from outside.
   --enable-prompt-tokens-details
   --kv-transfer-config "$connector"
   --plugin hitratio --hitratio-target "$HITRATIO_TARGET" --hitratio-port "$HITRATIO_PORT"

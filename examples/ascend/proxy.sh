@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# vLLM-Ascend's example proxy before them. NOT RUN ON AN NPU.
+# vLLM-Ascend's example proxy in front of both. NOT RUN ON AN NPU.
 #
-# It is in vLLM-Ascend's repository, examples/disaggregated_prefill_v1/; VLLM_ASCEND names a clone of tag v0.22.1rc1.
+# It is part of vLLM-Ascend's repository (examples/disaggregated_prefill_v1/); VLLM_ASCEND is a clone of tag v0.22.1rc1.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./env.sh

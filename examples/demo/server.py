@@ -1,32 +1,24 @@
-"""A real vLLM server for as long as a ``with`` block lasts."""
+"""A real vLLM server for as long as a ``with`` block lasts, and never longer than the demo."""
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.demo import guard
 from examples.demo.errors import DemoError
-from examples.demo.interrupts import held
 from examples.demo.progress import Progress
 from examples.demo.settings import BLOCK_SIZE, MAX_PROMPT_TOKENS
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 600.0
-STOP_TIMEOUT = 5.0
-REAP_TIMEOUT = 3.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-
-
-class ServerError(DemoError):
-    """The server did not start, or died; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +27,7 @@ class Server:
 
     model: str
     capacity_blocks: int
-    """N: blocks the prefix cache can hold, vLLM's null block not among them."""
-
+    """N: blocks the prefix cache can hold, vLLM's null block not included."""
     port: int
     hitratio_port: int
     log: Path
@@ -49,7 +40,7 @@ class Server:
     @property
     def exporter_url(self) -> str:
         """The engine's own exporter."""
-        return f"http://{HOST}:{self.hitratio_port}/metrics"
+        return f"http://{HOST}:{self.hitratio_port}"
 
 
 @contextlib.contextmanager
@@ -58,11 +49,10 @@ def serve(
 ) -> Iterator[Server]:
     """Start vLLM on `model` with a cache of `capacity_blocks`, wait until it is healthy, and stop it at the end.
 
-    It runs in a process group of its own, all of which is gone when the block is left, in whatever way. (The ``vllm``
-    command does not work in the CPU distribution, its module does.) Raises :class:`ServerError`.
+    The CPU distribution's ``vllm`` command does not work, its module does. Raises :class:`DemoError` with the last
+    lines of the log if it does not start.
     """
-    port = free_port()
-    hitratio_port = hitratio_port if _is_free(hitratio_port) else free_port()
+    port, hitratio_port = free_port(), free_port(hitratio_port)
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--load-format", "dummy", "--enforce-eager"),
@@ -72,105 +62,64 @@ def serve(
         *plugin_options,
         *(("--hitratio-port", str(hitratio_port)) if plugin_options else ()),
     ]
-    log.parent.mkdir(parents=True, exist_ok=True)
-    process: subprocess.Popen[bytes] | None = None
+    process = start(command, log)
     try:
-        with log.open("wb") as output, held():
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | OFFLINE,
-                start_new_session=True,
-            )
         server = Server(str(model), capacity_blocks, port, hitratio_port, log, process)
         _wait_until_healthy(server)
         yield server
     finally:
-        if process is not None:
-            with held():
-                _stop(process)
+        stop(process)
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
+def start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process that ends with this one, even if this one is killed."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, guard.__file__, *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | OFFLINE,
+            start_new_session=True,
+        )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process and all that it started, in less than twice ``guard.GRACE`` seconds."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait()
+    finally:
+        process.wait()  # if a signal interrupted the first one
+
+
+def free_port(wanted: int = 0) -> int:
+    """A port on which no process listens now: the wanted one if it is free."""
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, wanted))
+        except OSError:
+            probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
-
-
 def _wait_until_healthy(server: Server) -> None:
-    progress = Progress()
-    began = time.monotonic()
+    progress, began, waited = Progress(), time.monotonic(), 0.0
     what = f"vLLM with {server.capacity_blocks:,} blocks on port {server.port}"
-    while True:
-        waited = time.monotonic() - began
-        if server.process.poll() is not None:
-            raise ServerError(f"vLLM ended with code {server.process.returncode}\n{_tail(server.log)}")
-        if waited > START_TIMEOUT:
-            raise ServerError(f"vLLM was not healthy after {START_TIMEOUT:.0f} s\n{_tail(server.log)}")
+    while waited < START_TIMEOUT and server.process.poll() is None:
         try:
             with urllib.request.urlopen(f"{server.url}/health", timeout=2):
                 progress.done(f"  {what}: up after {waited:.0f} s, log in {server.log}")
                 return
-        except (urllib.error.URLError, OSError):
+        except OSError:
             progress.show(f"  {what}: starting, {waited:.0f} s")
             time.sleep(0.25)
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the whole process group: ask, wait, then kill; return when none of it is left."""
-    group = process.pid
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, number)
-        if _until(lambda: not _members(group), STOP_TIMEOUT):
-            break
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(REAP_TIMEOUT)
-    _until(lambda: not _exists(group), REAP_TIMEOUT)  # orphans are reaped by whoever adopted them, soon
-
-
-def _until(holds: Callable[[], bool], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def _exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except OSError:
-        return False
-    return True
-
-
-def _members(group: int) -> list[int]:
-    """Processes of a group that still run; zombies, which only their new parent can reap, do not."""
-    import psutil  # brought by vLLM
-
-    found = []
-    for each in psutil.process_iter(["pid", "status"]):
-        with contextlib.suppress(ProcessLookupError, psutil.Error):
-            if os.getpgid(each.info["pid"]) == group and each.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(each.info["pid"])
-    return found
+        waited = time.monotonic() - began
+    code = server.process.poll()
+    problem = f"was not healthy after {waited:.0f} s" if code is None else f"ended with code {code}"
+    tail = server.log.read_text(errors="replace").splitlines()[-15:]
+    raise DemoError("\n".join([f"vLLM {problem}", *tail]))

@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+#: Token ids of the embedding table: 256 bytes, the special tokens, and unused ones up to a multiple of 64.
 VOCABULARY = 320
-"""Token ids the embedding table has: 256 bytes, the special tokens, and unused ones up to a multiple of 64."""
 
+#: Ids 256, 257 and 258.
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-"""Ids 256, 257 and 258."""
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -36,12 +36,8 @@ def write_tiny_model(folder: Path, *, max_position_embeddings: int = 32768) -> P
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 32,
-        "hidden_act": "silu",
         "max_position_embeddings": max_position_embeddings,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
         "tie_word_embeddings": True,
-        "attention_bias": False,
         "torch_dtype": "bfloat16",
         "bos_token_id": 256,
         "eos_token_id": 258,
@@ -61,11 +57,7 @@ def _write_tokenizer(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
     make: Any = PreTrainedTokenizerFast  # its signature carries no types
-    fast = make(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        bos_token="<|endoftext|>",
-        pad_token="<|endoftext|>",
-    )
+    end, _, turn_end = SPECIAL_TOKENS
+    fast = make(tokenizer_object=tokenizer, bos_token=end, eos_token=turn_end, pad_token=end)
     fast.chat_template = CHAT_TEMPLATE
     fast.save_pretrained(str(folder))

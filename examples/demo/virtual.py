@@ -1,10 +1,9 @@
-"""The same trial without vLLM: the same load in virtual time, through the built-in pool, under the same monitor."""
+"""The same trial without vLLM: the same load in virtual time, through the built-in pool, with the same monitor."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from math import ceil
+from dataclasses import replace
 
-from examples.demo.outcome import ESTIMATORS, Outcome, Point, Sample
+from examples.demo.outcome import Look, Outcome, Sample, window_look
 from examples.demo.settings import BLOCK_SIZE, Settings
 from examples.demo.workload import Timetable, identifier
 from vllm_hitratio_plugin.access import Access
@@ -12,10 +11,9 @@ from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.simulate import simulate
-from vllm_hitratio_plugin.snapshot import Estimate
 
+#: Mean time that a prompt holds its blocks: about what a prefill takes on the real server.
 SERVICE_SECONDS = 0.02
-"""Mean time that a prompt holds its blocks: about what a prefill takes on the real server."""
 
 
 def run_virtual_trial(settings: Settings, timetable: Timetable, capacity_blocks: int) -> Outcome:
@@ -37,53 +35,30 @@ def run_virtual_trial(settings: Settings, timetable: Timetable, capacity_blocks:
         seed=settings.seed,
     )
     watch.look(timetable.seconds)
-    end = settings.warmup_seconds + settings.measured_seconds
-    estimate = next(each for each in watch.estimates if each.time >= end)
-    recommended = estimate.recommended_blocks
+    window = window_look(watch.looks, settings.end_seconds)
+    assert window is not None
+    seconds = window.estimate.window_seconds
+    requests = timetable.planned(window.begin, window.time)
+    conversations = len(timetable.started(window.begin, window.time))
     return Outcome(
         capacity_blocks=capacity_blocks,
-        sample=_sample(timetable, end - estimate.window_seconds, end),
-        observed=estimate.observed,
-        predicted={each: estimate.predicted[each] for each in ESTIMATORS},
-        predicted_stderr={each: estimate.predicted_stderr[each] for each in ESTIMATORS},
-        gap=estimate.divergence,
-        divergence_stderr=estimate.divergence_stderr,
-        ceiling=estimate.ceiling,
-        characteristic_time=estimate.characteristic_time,
-        arrival_rate=estimate.arrival_rate,
-        history_workload=estimate.history_workload,
-        reusable_workload=estimate.reusable_workload,
-        lifetime_blocks=estimate.lifetime_blocks,
-        turns=estimate.turns,
-        target=settings.target,
-        target_reachable=estimate.reachable,
-        recommended_blocks=None if recommended is None else ceil(recommended),
-        recommended_bytes=None,
-        curve=dict(estimate.curve),
-        plugin_hit_tokens=monitor.counters.hit_tokens,
-        plugin_prompt_tokens=monitor.counters.prompt_tokens,
-        engine_hit_tokens=None,
-        engine_prompt_tokens=None,
-        exporter_agrees=None,
-        degraded=[],
-        series=watch.points,
+        sample=Sample(seconds, requests, conversations, requests / seconds, requests / seconds),
+        window=window,
+        looks=watch.looks,
+        final=monitor.counters,
     )
 
 
-@dataclass
 class _Watch:
-    """Hands the pool's events to the monitor, and looks at it at regular times."""
+    """Passes the pool's events on to the monitor, and refreshes it at regular times."""
 
-    monitor: Monitor
-    period: float
-    estimates: list[Estimate] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
-    looks: int = 1
+    def __init__(self, monitor: Monitor, period: float) -> None:
+        self.monitor, self.period = monitor, period
+        self.looks: list[Look] = []
 
     def admit(self, access: Access) -> None:
-        while access.time >= self.looks * self.period:
-            self.look(self.looks * self.period)
-            self.looks += 1
+        while access.time >= (len(self.looks) + 1) * self.period:
+            self.look((len(self.looks) + 1) * self.period)
         self.monitor.admit(access)
 
     def release(self, time: float, key: Hashable) -> None:
@@ -91,32 +66,4 @@ class _Watch:
 
     def look(self, time: float) -> None:
         estimate = self.monitor.refresh(time)
-        counters = self.monitor.counters
-        self.estimates.append(estimate)
-        self.points.append(
-            Point(
-                time=time,
-                observed=estimate.observed,
-                predicted=estimate.predicted[ESTIMATORS[0]],
-                divergence_stderr=estimate.divergence_stderr,
-                prompt_blocks=counters.prompt_blocks,
-                hit_blocks=counters.hit_blocks,
-                predicted_hit_blocks=counters.predicted_hit_blocks[ESTIMATORS[0]],
-            )
-        )
-
-
-def _sample(timetable: Timetable, begin: float, end: float) -> Sample:
-    requests = sum(begin <= prompt.time < end for prompt in timetable.trace.prompts)
-    return Sample(
-        seconds=end - begin,
-        requests=requests,
-        conversations=len(timetable.started(begin, end)),
-        requests_per_second=requests / (end - begin),
-        planned_per_second=requests / (end - begin),
-        failures=0,
-        first_failure=None,
-        late=0,
-        latency_p50=None,
-        latency_p99=None,
-    )
+        self.looks.append(Look(time, estimate, self.monitor.counters, self.monitor.sums.prompt_blocks))

@@ -1,22 +1,22 @@
 """The load: multi-turn conversations that resemble ShareGPT, on a timetable that is fixed before it starts.
 
-The law, every draw from one seed:
+The law, with every draw from one seed:
 
 - Conversations start as a Poisson process of rate λ0.
-- Turns: M - 2 negative binomial, cut at 37 turns, with the mean 4.47 and the variance 7.97 of the paper's ShareGPT
+- Turns: M - 2 is negative binomial, cut at 37 turns, with the mean 4.47 and the variance 7.97 of the paper's ShareGPT
   sample (:func:`~vllm_hitratio_plugin.replay.sharegpt_like.sharegpt_like`).
 - Messages and answers: log-normal tokens with σ = 1.3 and 0.8 and the means 90 and 380 of that law, both times
-  ``LENGTH_SCALE``: a prompt, which is the whole history and the new message, then has about 600 tokens on average, so
-  that two CPU cores keep up. Cut at 2,048 tokens; a conversation ends early before a prompt of more than 4,096 (1 in
-  5,000 does).
+  ``LENGTH_SCALE``. A prompt, which is the whole history and the new message, then has about 600 tokens on average, so
+  that two CPU cores keep up. Messages are cut at 2,048 tokens; a conversation ends early before a prompt of more than
+  4,096 (1 in 5,000 does).
 - Interarrival time of a conversation's prompts: exponential. As in the paper's (80) a prompt also waits for the answer
-  before it; the driver does that, a timetable does not know it.
+  before it; the driver sees to that, because a timetable does not know when answers come.
 
 Tokens are random bytes, different in every conversation, so conversations share nothing. The answers in the history are
 the timetable's own: the server plays the prefiller of a prefill-decode pair, whose answers are made elsewhere.
 
 The timetable starts in its stationary state: conversations also start before time 0, and those still going on then send
-their remaining turns. What is left for the warm-up is to fill the cache and to make these conversations known.
+their remaining turns. The warm-up only has to fill the cache and to make these conversations known.
 """
 
 from collections.abc import Sequence
@@ -42,13 +42,10 @@ class Timetable:
 
     trace: Trace
     """0 ≤ time < ``seconds``; ``Prompt.conversation`` is the conversation's number, for all of them."""
-
     conversations: Sequence[Turns]
     """By number, also those that ended before the start."""
-
     starts: Sequence[float]
     """When each conversation's first prompt comes; negative: before the load."""
-
     seconds: float
     seed: int
 
@@ -58,6 +55,10 @@ class Timetable:
         rng = np.random.default_rng((self.seed, 1, index))
         tokens: list[int] = rng.integers(0, BYTES, prompt_lengths(self.conversations[index])[-1]).tolist()
         return tokens
+
+    def planned(self, begin: float, end: float) -> int:
+        """Prompts in begin ≤ time < end."""
+        return sum(begin <= prompt.time < end for prompt in self.trace.prompts)
 
     def started(self, begin: float, end: float) -> list[Turns]:
         """Conversations whose first prompt comes in begin ≤ time < end, whole."""

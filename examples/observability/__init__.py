@@ -1,1 +1,1 @@
-"""A real Prometheus and Alertmanager beside a real vLLM with the plugin: ``make demo-observability``."""
+"""A real Prometheus and Alertmanager watch a real vLLM with the plugin: ``make demo-observability``."""

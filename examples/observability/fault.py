@@ -1,8 +1,8 @@
-"""A fault for the demonstration: an engine that forgets cached blocks without telling anybody.
+"""A fault for the demonstration: an engine that silently forgets cached blocks.
 
-A vLLM plugin of its own (:func:`install` makes an entry point for it on PYTHONPATH). While a file exists, blocks that
-requests let go lose their hash, so the next turn does not find them: what a bug in the block pool would look like, and
-nothing that the model of the cache could know of.
+It is a separate vLLM plugin (:func:`install` puts an entry point for it on PYTHONPATH). While a file exists, blocks
+lose their hash when requests release them, so the next turn does not find them. A bug in the block pool would look like
+this, and the model of the cache cannot know of it.
 """
 
 import os
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 FLAG = "HITRATIO_DEMO_FAULT"
-"""Environment variable: the file whose existence switches the fault on."""
+"""Environment variable with the path of the file whose existence switches the fault on."""
 
 SHARE = 0.5
-"""Of the requests, how many lose their blocks."""
+"""Share of the requests that lose their blocks."""
 
 _ENTRY_POINT = "[vllm.general_plugins]\nhitratio_demo_fault = examples.observability.fault:register\n"
 
 
 def install(folder: Path, flag: Path) -> None:
-    """Make the servers that are started from now on load this plugin."""
+    """Make servers that start from now on load this plugin."""
     metadata = folder / "hitratio_demo_fault-0.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitratio-demo-fault\nVersion: 0\n")

@@ -22,12 +22,12 @@ STOP_TIMEOUT = 10.0
 
 
 class StackError(Exception):
-    """Prometheus or Alertmanager is missing, or does not start; the message is one sentence."""
+    """Prometheus or Alertmanager is not installed or does not start; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Where the programs are."""
+    """Paths of the programs."""
 
     prometheus: str
     promtool: str
@@ -35,12 +35,12 @@ class Tools:
 
 
 def find_tools() -> Tools:
-    """Raises :class:`StackError` where one is not installed."""
+    """Find the programs; raises :class:`StackError` if one is not installed."""
     found = {}
     for role, names in {
         "prometheus": ("prometheus",),
         "promtool": ("promtool",),
-        # Debian's name, and everybody else's.
+        # Debian's name and the usual one.
         "alertmanager": ("prometheus-alertmanager", "alertmanager"),
     }.items():
         path = next((path for path in map(shutil.which, names) if path), None)
@@ -54,13 +54,13 @@ def find_tools() -> Tools:
 
 @dataclass(frozen=True)
 class Stack:
-    """A Prometheus and an Alertmanager that answer."""
+    """A running Prometheus and Alertmanager."""
 
     prometheus_url: str
     alertmanager_url: str
 
     def query(self, expr: str, at: float | None = None) -> list[dict[str, Any]]:
-        """Result of an instant query; raises :class:`StackError` with Prometheus' words on an error."""
+        """Result of an instant query; raises :class:`StackError` with Prometheus' message on an error."""
         moment = {} if at is None else {"time": f"{at:.3f}"}
         answer = self._get("query", {"query": expr, **moment})
         return list(answer["data"]["result"])
@@ -75,11 +75,11 @@ class Stack:
         return list(self._get(f"label/{label}/values", {"match[]": match})["data"])
 
     def alerts(self) -> list[dict[str, Any]]:
-        """Active alerts, as Alertmanager has them."""
+        """Active alerts of Alertmanager."""
         return list(_json(f"{self.alertmanager_url}/api/v2/alerts?active=true"))
 
     def version(self) -> str:
-        """Of Prometheus."""
+        """Version of Prometheus."""
         return str(_json(f"{self.prometheus_url}/api/v1/status/buildinfo")["data"]["version"])
 
     def _get(self, what: str, parameters: Mapping[str, str]) -> Any:
@@ -100,15 +100,15 @@ def running(
     metrics_path: str = "/metrics",
     ports: tuple[int, int] = (0, 0),
 ) -> Iterator[Stack]:
-    """Scrape `targets`, evaluate `rules`, send alerts; everything is written below `folder`.
+    """Scrape `targets`, evaluate `rules` and send alerts; all files are below `folder`.
 
     Args:
         folder: For configuration, logs and data; data found in ``folder/prometheus`` is served as well.
         targets: ``host:port``.
         rules: Content of a rules file.
-        interval: Of scrapes and evaluations.
-        metrics_path: Of all targets.
-        ports: Of Prometheus and Alertmanager; 0: any free one.
+        interval: Interval of scrapes and evaluations.
+        metrics_path: Path of all targets.
+        ports: Ports of Prometheus and Alertmanager; 0: any free one.
 
     Raises :class:`StackError`.
     """
@@ -143,9 +143,9 @@ def running(
 
 
 def hurried(rules: str, factor: float = 15.0) -> str:
-    """The same rules on a faster clock, for a demonstration: every window and every wait divided by `factor`.
+    """The same rules on a faster clock: every window and every wait divided by `factor`.
 
-    Names of recorded series keep the windows of production. A window stays at least 15 s long.
+    Names of recorded series keep the windows of production. A window is at least 15 s long.
     """
 
     def shorter(match: re.Match[str]) -> str:
@@ -161,7 +161,7 @@ def hurried(rules: str, factor: float = 15.0) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -202,7 +202,7 @@ scrape_configs:
 @contextlib.contextmanager
 def _process(command: Sequence[str], folder: Path, name: str) -> Iterator["subprocess.Popen[bytes]"]:
     with (folder / f"{name}.log").open("wb") as log:
-        # A session of its own: Ctrl-C on the terminal is ours to pass on, in order.
+        # A session of its own: on Ctrl-C we stop the programs ourselves, in order.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -239,5 +239,5 @@ def _json(url: str) -> Any:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        # Prometheus says what is wrong with a query in the body of a 400.
+        # The body of a 400 says what is wrong with a query.
         return json.load(error)

@@ -2,9 +2,9 @@
 
     python -m examples.pd.proxy --port 8000 --prefiller http://127.0.0.1:8100 --decoder http://127.0.0.1:8200
 
-A request goes to P with ``max_tokens`` 1 and to D as it came, with what P said of the transfer
-(``kv_transfer_params``) where its connector says something. Conversation ids (``session_id``, ``vllm_xargs``,
-``X-Session-ID``) go to both, so that both know turns of one conversation.
+The proxy sends a request to the prefiller P with ``max_tokens`` 1, then to the decoder D unchanged, except that it adds
+what P's connector said about the transfer (``kv_transfer_params``). Conversation ids (``session_id``, ``vllm_xargs``,
+``X-Session-ID``) go to both, so that both can link the turns of a conversation.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         except ValueError:
-            self._answer(400, "application/json", b'{"error": "the body is no JSON"}')
+            self._answer(400, "application/json", b'{"error": "the body is not JSON"}')
             return
         try:
             prefilled = self._ask(self.server.prefiller, prefill(asked))
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _ask(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
         status, _, answer = self._forward(url, body)
         if status != 200:
-            # D prefills by itself then, or says what is wrong with the request.
+            # Then D prefills by itself, or says what is wrong with the request.
             return {}
         found: dict[str, Any] = json.loads(answer)
         return found
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def prefill(asked: dict[str, Any]) -> dict[str, Any]:
-    """The request for P: one token, no stream, and the wish that D takes over."""
+    """The request for P: one token, not streamed, to be continued by D."""
     body = asked | {"max_tokens": 1, "stream": False}
     body.pop("stream_options", None)
     if "max_completion_tokens" in body:
@@ -93,7 +93,7 @@ def prefill(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode(asked: dict[str, Any], prefilled: dict[str, Any]) -> dict[str, Any]:
-    """The request for D: as it came, and where P's blocks are if P's connector says so."""
+    """The request for D: unchanged, plus where P's blocks are if P's connector says so."""
     parameters = prefilled.get("kv_transfer_params")
     return asked | {"kv_transfer_params": parameters} if parameters else asked
 

@@ -15,6 +15,8 @@ from tests.support.ascend import environment
 from tests.support.engines import ALL_ENGINES
 from vllm_hitratio_plugin.engine.allowlist import advice
 
+pytestmark = pytest.mark.slow
+
 ORDERS = ("theirs-first", "ours-first")
 
 #: `make test` runs the paper's pair in the harder order.

@@ -56,6 +56,7 @@ def commanded(script: str, tmp_path: Path, *arguments: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
+@pytest.mark.slow
 def test_options_are_vllms(tmp_path: Path) -> None:
     asked = [commanded("prefiller.sh", tmp_path), commanded("decoder.sh", tmp_path, "1")]
     assert [arguments[0] for arguments in asked] == ["serve", "serve"]

@@ -97,7 +97,7 @@ def test_a_server_with_something_to_do(serve: Serve, path: str, capsys: pytest.C
     out = capsys.readouterr().out
     assert out.index("[WARNING] capacity-bound") < out.index("Evidence") < out.index("What to do")
     assert "tiny, engine 0" in out
-    assert "The target of 50 % takes" in out
+    assert "The target of 50 % needs" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 110
 
@@ -145,13 +145,14 @@ def test_case_17_a_plain_vllm_page(serve: Serve, capsys: pytest.CaptureFixture[s
 def test_a_fleet_is_looked_at_together(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(name: str) -> Snapshot:
         one = taken(capacity=4000)
+        assert one.counters is not None
         return replace(one, engine=name, counters=replace(one.counters, follow_up_turns=1000, unmatched_turns=500))
 
     urls = [serve(metrics=page(engine("0"))), serve(metrics=page(engine("1")))]
     assert main(["doctor", *urls]) == 1
     out = capsys.readouterr().out
     assert "tiny, all engines" in out
-    assert "Over 2 engines of tiny, 50 % of later turns" in " ".join(out.split())
+    assert "Over 2 engines of tiny, 50 % of follow-up turns" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -271,11 +272,12 @@ def test_watch_looks_again(serve: Serve) -> None:
 def test_a_second_look_is_about_the_time_in_between() -> None:
     later = PLAIN.replace("1.0e+06", "1.1e+06").replace("150000.0", "155000.0")
     report = examine({"url": parse(later, 60.0)}, {"url": parse(PLAIN, 0.0)})
-    evidence = report.patients[0].findings[0].evidence
+    evidence = report.engines[0].findings[0].evidence
     assert "5 % of 100,000 prompt tokens were served from the cache since the last look." in evidence
     first, second = taken(), taken()
+    assert second.counters is not None
     second.counters.outcomes = [2 * blocks for blocks in second.counters.outcomes]
     second.counters.requests = 3000
-    second.wall_time = first.wall_time + 60
+    second = replace(second, wall_time=first.wall_time + 60)
     report = examine({"url": parse(page(second), 60.0)}, {"url": parse(page(first), 0.0)})
-    assert "in the last 60 s had been cached and were evicted" in report.patients[0].findings[0].evidence[0]
+    assert "in the last 60 s had been cached and were evicted" in report.engines[0].findings[0].evidence[0]

@@ -62,10 +62,12 @@ def test_convergence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     pytest.importorskip("matplotlib")
     answer = experiment(capsys, "convergence", "--conversations", "1500", "--out", str(tmp_path))
     assert [result["capacity_blocks"] for result in answer["results"]] == [125, 250, 500, 1000, 2000, 4000, 8000]
+    assert all(abs(result["error"]) < result["bound"] for result in answer["results"])
     assert answer["summary"]["survival_deviation_exponent"] == pytest.approx(-0.5, abs=0.2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["convergence.csv", "convergence.png"]
 
 
+@pytest.mark.slow
 def test_nonstationary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     answer = experiment(capsys, "nonstationary", "--conversations", "4200", "--out", str(tmp_path))

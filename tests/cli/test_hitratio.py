@@ -17,7 +17,7 @@ PAPER = [
     "--history-workload", "38.9092", "--reusable-workload", "22.5178", "--lifetime-blocks", "12.922",
     "--capacity-blocks", "2275",
 ]  # fmt: skip
-ESTIMATE = ["estimate", "--arrival-rate", "1.5", "--mean-gap", "135", *PAPER]
+ESTIMATE = ["estimate", "--arrival-rate", "1.5", "--mean-interarrival", "135", *PAPER]
 
 
 def hitratio(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -66,28 +66,40 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
         (["guess"], "hitratio: argument COMMAND: invalid choice: 'guess'"),
         (["estimate"], "hitratio estimate: the following arguments are required: --arrival-rate"),
         ([*ESTIMATE, "--target", "30"], "argument --target: must be between 0 and 1 (a ratio, not a percentage)"),
-        ([*ESTIMATE, "--mean-gap", "-1"], "argument --mean-gap: must be a positive number, not '-1'"),
-        ([*ESTIMATE, "--mean-gap", "nan"], "argument --mean-gap: must be a positive number, not 'nan'"),
+        ([*ESTIMATE, "--mean-interarrival", "-1"], "--mean-interarrival: must be a positive number, not '-1'"),
+        (
+            [*ESTIMATE, "--mean-interarrival", "nan"],
+            "--mean-interarrival: must be a positive number, not 'nan'",
+        ),
         ([*ESTIMATE, "--reusable-workload", "50"], "reusable_workload (a part of history_workload)"),
         ([*ESTIMATE, "--tokenizer", "x"], "--tokenizer is for --conversations"),
         ([*ESTIMATE, "--conversations", "x"], "--conversations already gives what --history-workload says"),
-        ([*ESTIMATE, "--gap", "normal:1"], "not allowed with argument"),
+        ([*ESTIMATE, "--interarrival", "normal:1"], "not allowed with argument"),
         (
-            ["estimate", "--arrival-rate", "1", "--gap", "normal:1", *PAPER],
+            ["estimate", "--arrival-rate", "1", "--interarrival", "normal:1", *PAPER],
             "'normal:1': a law of durations must be one of exponential",
         ),
         (
-            ["estimate", "--arrival-rate", "1", "--mean-gap", "1", "--capacity-blocks", "9"],
+            ["estimate", "--arrival-rate", "1", "--mean-interarrival", "1", "--capacity-blocks", "9"],
             "--history-workload and --reusable-workload and --lifetime-blocks (or --conversations) must be given",
         ),
         (
-            ["estimate", "--arrival-rate", "1", "--gap", "weibull:135:0.005", *PAPER],
+            ["estimate", "--arrival-rate", "1", "--interarrival", "weibull:135:0.005", *PAPER],
             "'weibull:135:0.005' is too extreme",
         ),
-        (["estimate", "--arrival-rate", "1", "--gap", "lognormal:135:1e200", *PAPER], "is too extreme to compute with"),
-        (["estimate", "--arrival-rate", "1", "--gap", "gamma:135:1e308", *PAPER], "is too extreme to compute with"),
+        (
+            ["estimate", "--arrival-rate", "1", "--interarrival", "lognormal:135:1e200", *PAPER],
+            "is too extreme to",
+        ),
+        (
+            ["estimate", "--arrival-rate", "1", "--interarrival", "gamma:135:1e308", *PAPER],
+            "is too extreme to",
+        ),
         (["replay", "good", *TRACE_ARGUMENTS, "--service-time", "weibull:1:1e-9"], "'weibull:1:1e-9' is too extreme"),
-        (["replay", "turns", *TRACE_ARGUMENTS, "--gap", "weibull:135:0.005"], "'weibull:135:0.005' is too extreme"),
+        (
+            ["replay", "turns", *TRACE_ARGUMENTS, "--interarrival", "weibull:135:0.005"],
+            "'weibull:135:0.005' is too extreme",
+        ),
         (["replay", "good", "--capacities", "1" + 400 * "0"], "must be at most 1,000,000,000,000,000"),
         (["replay", "huge", *TRACE_ARGUMENTS], "huge, line 1: the last prompt"),
         (["replay", "x"], "hitratio replay: the following arguments are required: --capacities"),
@@ -97,16 +109,19 @@ TRACE_ARGUMENTS = ["--capacities", "10"]
         (["replay", ".", *TRACE_ARGUMENTS], "hitratio replay: .: is a directory"),
         (["replay", "text", *TRACE_ARGUMENTS], "text, line 1: not JSON"),
         (["replay", "cut.gz", *TRACE_ARGUMENTS], "cut.gz, after line 0: the gzip data are damaged or cut short"),
-        (["replay", "second", *TRACE_ARGUMENTS], "second, line 2: the field 'timestamp' is missing"),
+        (["replay", "second", *TRACE_ARGUMENTS], "second, line 2: Object missing required field `timestamp`"),
         (["replay", "deep", *TRACE_ARGUMENTS], "deep, line 1: not JSON"),
-        (["replay", "good", *TRACE_ARGUMENTS, "--gap", "9"], "--gap is for turn lengths; good has its own times"),
+        (
+            ["replay", "good", *TRACE_ARGUMENTS, "--interarrival", "9"],
+            "is for turn lengths; good has its own times",
+        ),
         (["replay", "good", *TRACE_ARGUMENTS, "--service-time", "soon"], "'soon': exponential takes exponential:MEAN"),
         (["replay", "good", *TRACE_ARGUMENTS, "--block-size", "100"], "cannot be made into blocks of 100"),
         (["replay", "turns", *TRACE_ARGUMENTS, "--arrivals", "never"], "'never': poisson takes poisson:RATE"),
         (["replay", "turns", *TRACE_ARGUMENTS, "--warmup", "9", "--conversations", "9"], "leave none to measure"),
         (["experiment", "paper-3"], "argument name: invalid choice: 'paper-3'"),
         (["experiment", "paper-1", "--turn-lengths", "absent"], "absent: no such file or directory"),
-        (["experiment", "paper-1", "--turn-lengths", "good"], "good, line 1: a non-empty array of turns is expected"),
+        (["experiment", "paper-1", "--turn-lengths", "good"], "good, line 1: Expected `array`, got `object`"),
         (["experiment", "convergence", "--unhashed", "head"], "convergence is about Algorithm 1"),
         (["experiment", "paper-1", "--conversations", "1"], "conversations are too few"),
         (["experiment", "paper-1", "--out", "good"], "good: file exists"),
@@ -153,12 +168,12 @@ def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
         "--capacities",
         capacities,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60) == 141
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 141
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")

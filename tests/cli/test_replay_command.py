@@ -80,7 +80,7 @@ def test_larger_blocks(small_trace: str, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_standard_input(small_trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     content = Path(small_trace).read_bytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedRandom(io.BytesIO(content))))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedRandom(io.BytesIO(content))))  # type: ignore[arg-type, type-var, unused-ignore]
     answer = replay(capsys, "-", "--capacities", "1000")
     assert answer["trace"]["name"] == "standard input"
     assert answer["results"] == replay(capsys, small_trace, "--capacities", "1000")["results"]
@@ -89,7 +89,17 @@ def test_standard_input(small_trace: str, capsys: pytest.CaptureFixture[str], mo
 def test_turn_lengths_get_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text("[[100, 200], [50, 300], [80, 10]]\n" * 50)
-    arguments = [str(path), "--capacities", "50", "--block-size", "16", "--conversations", "600", "--gap", "20"]
+    arguments = [
+        str(path),
+        "--capacities",
+        "50",
+        "--block-size",
+        "16",
+        "--conversations",
+        "600",
+        "--interarrival",
+        "20",
+    ]
     answer = replay(capsys, *arguments, "--service-time", "fixed:1")
     (result,) = answer["results"]
     assert answer["trace"]["real_times"] is False

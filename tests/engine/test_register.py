@@ -71,6 +71,7 @@ print(json.dumps({"alive": True}))
     assert result == {"alive": True}
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_installed_but_not_enabled_leaves_vllm_as_it_was() -> None:
     """A scheduler of a server without --plugin: its cache manager has no method of ours."""

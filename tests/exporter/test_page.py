@@ -8,12 +8,14 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
 import pytest
 
 from tests.support.example_snapshots import snapshot
+from tests.support.virtual_engine import present
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.findings.rules import diagnose
@@ -60,7 +62,7 @@ def test_json_carries_the_findings_and_is_still_a_snapshot(exporter: Exporter) -
 def test_the_page_shows_numbers_findings_curve_and_outcomes() -> None:
     taken = snapshot()
     page = render(taken, diagnose(taken))
-    assert f"{100 * taken.estimate.observed:.1f} %" in page
+    assert f"{100 * present(taken.estimate.observed):.1f} %" in page
     assert diagnose(taken)[0].rule in page
     points = re.search(r'<polyline points="([^"]+)"', page)
     assert points is not None
@@ -86,7 +88,7 @@ def test_the_page_needs_no_network_and_trusts_no_name() -> None:
 
 
 @pytest.mark.parametrize("facts", [{"counters": None, "estimate": None}, {"estimate": None}, {"modelled": False}])
-def test_what_was_not_measured_is_left_out(facts: dict[str, object]) -> None:
+def test_what_was_not_measured_is_left_out(facts: dict[str, Any]) -> None:
     taken = snapshot(**facts)
     page = render(taken, diagnose(taken))
     assert page.endswith("</html>")

@@ -3,14 +3,14 @@
 import shutil
 
 import pytest
-from grafana_queries import PAGES
 
-from vllm_hitratio_plugin.dashboards.dashboard import Dashboard
+from tests.grafana.grafana_queries import PAGES, Json
 
 
-@pytest.fixture(params=PAGES, ids=lambda page: page.uid)
-def page(request: pytest.FixtureRequest) -> Dashboard:
-    return request.param
+@pytest.fixture(params=PAGES, ids=lambda page: page["uid"])
+def page(request: pytest.FixtureRequest) -> Json:
+    page: Json = request.param
+    return page
 
 
 @pytest.fixture(scope="session")

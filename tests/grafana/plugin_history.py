@@ -9,10 +9,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from vllm_hitratio_plugin.metrics.snapshot import Snapshot
-from vllm_hitratio_plugin.workload.access import Access
 
-from vllm_hitratio_plugin.metrics.families import families
+from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.metrics.collector import families
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, generate
@@ -20,6 +19,7 @@ from vllm_hitratio_plugin.replay.law import exponential
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.sharegpt_like import sharegpt_like
 from vllm_hitratio_plugin.replay.simulate import simulate
+from vllm_hitratio_plugin.snapshot import Snapshot
 
 BLOCK_SIZE = 128
 BLOCK_BYTES = 18 << 20
@@ -89,8 +89,8 @@ class _Scrapes:
             estimate=estimate,
             fit_time=now - 2,
             fit_seconds=0.02 + 0.004 * self.random.random(),
-            index_blocks=self.monitor.tree.blocks,
-            index_bytes=self.monitor.tree.bytes,
+            index_blocks=self.monitor.index_blocks,
+            index_bytes=self.monitor.index_bytes,
         )
         target = f'job="vllm",instance="{replica.instance}"'
         who = f'{target},model_name="{replica.model}",engine="{replica.engine}"'

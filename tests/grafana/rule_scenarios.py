@@ -1,7 +1,8 @@
 """The stories that ``grafana/prometheus/rules_test.yml`` tells promtool, minute by minute.
 
-Run it to write the file; the tests check that it is fresh. A story says what an engine does; everything that is not
-said is healthy. Every story is checked for every alert: what is not expected must not fire.
+``python -m tests.grafana.rule_scenarios`` writes the file; the tests check that it is up to date. A story
+says what an engine does; whatever it does not mention is healthy. Each story is checked against every alert: an alert
+that is not expected must not fire.
 """
 
 from __future__ import annotations
@@ -10,21 +11,18 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from vllm_hitratio_plugin.dashboards.alerts import alerts
-from vllm_hitratio_plugin.dashboards.links import Links
-from vllm_hitratio_plugin.dashboards.prometheus import groups
-from vllm_hitratio_plugin.dashboards.yaml_text import document
+from tests.grafana.grafana_queries import ALERTS, GRAFANA
+from tools.dashboards.yaml_text import documents
 
-FILE = Path(__file__).resolve().parents[2] / "grafana" / "prometheus" / "rules_test.yml"
+FILE = GRAFANA / "prometheus" / "rules_test.yml"
 
 TARGET = {"job": "vllm", "instance": "10.0.0.1:8000"}
 ENGINE = {"engine": "0", "model_name": "qwen3-8b", **TARGET}
 NEIGHBOUR = "10.0.0.2:8000"
 BLOCKS = 6000
-"""Prompt blocks a minute of an engine with traffic."""
+"""Prompt blocks per minute of an engine with traffic."""
 
 Course = Callable[[int], float | None]
 
@@ -37,19 +35,19 @@ def always(value: float | None) -> Course:
 class Story:
     """What one engine does; functions of the minute.
 
-    `gap`, `engine_gap`, `model_gap` None: the plugin gives no figure. `alive` False: the target does not answer, and
-    its series go stale; after `restarts` its counters begin again.
+    `divergence`, `engine_divergence`, `model_divergence` None: the plugin exports no value. `alive` False: the target
+    does not answer, and its series become stale. After `restarts` its counters begin again.
     """
 
     minutes: int = 180
     traffic: Course = lambda minute: BLOCKS
     observed: Course = lambda minute: 0.30
     predicted: Course = lambda minute: 0.302
-    gap: Course = lambda minute: -0.002
-    gap_stderr: Course = lambda minute: 0.005
-    engine_gap: Course = lambda minute: -0.002
-    model_gap: Course = lambda minute: 0.001
-    model_gap_stderr: Course = lambda minute: 0.004
+    divergence: Course = lambda minute: -0.002
+    divergence_stderr: Course = lambda minute: 0.005
+    engine_divergence: Course = lambda minute: -0.002
+    model_divergence: Course = lambda minute: 0.001
+    model_divergence_stderr: Course = lambda minute: 0.004
     fit_age: Course = lambda minute: 5
     recommended: Course = lambda minute: 2000
     reachable: Course = lambda minute: 1
@@ -84,8 +82,8 @@ def series(story: Story) -> dict[str, list[float | str | None]]:
             value = samples.get(key)
             gone = value is None and values and isinstance(values[-1], float)
             values.append("stale" if gone else value)
-    # A target of another job, one of the same job that is no vLLM, and a vLLM of a job without the plugin: never missed
-    # by anybody.
+    # A target of another job, one of the same job that is no vLLM, and a vLLM of a job without the plugin: none of them
+    # is reported as missing.
     plain = {"job": "plain", "instance": "10.0.1.1:8000"}
     others = [_name("up", job="node", instance="10.0.0.1:9100"), _name("up", job="vllm", instance="10.0.0.8:8080")]
     others += [_name("up", **plain), _name("vllm_cache_config_info", engine="0", **plain)]
@@ -116,11 +114,13 @@ def _page(story: Story, minute: int, counters: dict[str, float]) -> dict[str, fl
     for key, amount in flows.items():
         counters[key] = counters.get(key, -amount) + amount
     gauges: dict[str, float | None] = {
-        "hitratio_gap_ratio": story.gap(minute),
-        "hitratio_gap_stderr": story.gap_stderr(minute) if story.gap(minute) is not None else None,
-        "hitratio_engine_gap_ratio": story.engine_gap(minute),
-        "hitratio_model_gap_ratio": story.model_gap(minute),
-        "hitratio_model_gap_stderr": story.model_gap_stderr(minute) if story.model_gap(minute) is not None else None,
+        "hitratio_divergence_ratio": story.divergence(minute),
+        "hitratio_divergence_ratio_stderr": _if(story.divergence(minute), story.divergence_stderr(minute)),
+        "hitratio_engine_divergence_ratio": story.engine_divergence(minute),
+        "hitratio_model_divergence_ratio": story.model_divergence(minute),
+        "hitratio_model_divergence_ratio_stderr": _if(
+            story.model_divergence(minute), story.model_divergence_stderr(minute)
+        ),
         "hitratio_last_fit_timestamp_seconds": None
         if story.fit_age(minute) is None
         else minute * 60 - (story.fit_age(minute) or 0),
@@ -139,13 +139,17 @@ def _page(story: Story, minute: int, counters: dict[str, float]) -> dict[str, fl
     return {key: None if value is None else float(value) for key, value in page.items()}
 
 
+def _if(there: float | None, value: float | None) -> float | None:
+    return None if there is None else value
+
+
 def _name(name: str, **labels: str) -> str:
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
 
 
 @dataclass(frozen=True)
 class Fires:
-    """An alert expected at a minute, with its value as the description spells it, and labels beside the engine's."""
+    """An alert expected at a minute: its value as the description spells it, and its labels besides the engine's."""
 
     minute: int
     alert: str
@@ -156,7 +160,7 @@ class Fires:
 
 @dataclass(frozen=True)
 class Case:
-    """A story, the minutes at which all alerts are looked at, and those that fire there."""
+    """A story, the minutes at which all alerts are checked, and those that fire then."""
 
     name: str
     story: Story
@@ -173,8 +177,8 @@ def _lossy(**more: Any) -> Story:
     return Story(
         **{
             "observed": _from(61, 0.10, 0.30, until=121),
-            "gap": _from(65, -0.2, -0.002, until=125),
-            "engine_gap": _from(65, -0.2, -0.002, until=125),
+            "divergence": _from(65, -0.2, -0.002, until=125),
+            "engine_divergence": _from(65, -0.2, -0.002, until=125),
             **more,
         }
     )
@@ -185,8 +189,8 @@ def _lucky(**more: Any) -> Story:
     return Story(
         **{
             "observed": _from(61, 0.5, 0.3, until=141),
-            "gap": _from(65, 0.2, -0.002, until=145),
-            "engine_gap": _from(65, 0.2, -0.002, until=145),
+            "divergence": _from(65, 0.2, -0.002, until=145),
+            "engine_divergence": _from(65, 0.2, -0.002, until=145),
             **more,
         }
     )
@@ -200,9 +204,9 @@ CASES = [
         Story(
             minutes=200,
             traffic=always(0),
-            gap=always(None),
-            engine_gap=always(None),
-            model_gap=always(None),
+            divergence=always(None),
+            engine_divergence=always(None),
+            model_divergence=always(None),
             recommended=always(None),
             reachable=always(None),
         ),
@@ -210,22 +214,22 @@ CASES = [
     ),
     Case(
         "goes idle",
-        Story(minutes=200, traffic=_from(0, BLOCKS, 0, until=60), gap=_from(0, -0.002, None, until=70)),
+        Story(minutes=200, traffic=_from(0, BLOCKS, 0, until=60), divergence=_from(0, -0.002, None, until=70)),
         (60, 62, 66, 70, 119, 125, 199),
     ),
     Case(
-        "a trickle below the traffic floor, and wrong",
-        Story(traffic=always(30), observed=always(0), gap=always(-0.3), engine_gap=always(-0.3)),
+        "a trickle below the traffic floor, and the engine loses blocks",
+        Story(traffic=always(30), observed=always(0), divergence=always(-0.3), engine_divergence=always(-0.3)),
         (30, 90, 179),
     ),
     Case(
-        "a trickle, and everything looks wrong the other way",
+        "a trickle, and everything else looks wrong",
         Story(
             minutes=430,
             traffic=always(30),
             observed=always(0.9),
-            gap=always(0.6),
-            model_gap=always(0.6),
+            divergence=always(0.6),
+            model_divergence=always(0.6),
             vllm_counts=always(0.5),
             recommended=always(4500),
             reachable=always(0),
@@ -243,9 +247,9 @@ CASES = [
             born=10,
             observed=_from(22, 0.3, 0.0),
             predicted=_from(22, 0.302, 0.0),
-            gap=_from(20, -0.002, None),
-            engine_gap=_from(20, -0.002, None),
-            model_gap=_from(20, 0.001, None),
+            divergence=_from(20, -0.002, None),
+            engine_divergence=_from(20, -0.002, None),
+            model_divergence=_from(20, 0.001, None),
             fit_age=_from(11, 5, None),
             recommended=_from(20, 2000, None),
             reachable=_from(20, 1, None),
@@ -253,7 +257,9 @@ CASES = [
         (10, 11, 15, 21, 25, 30, 60, 120, 179),
     ),
     Case(
-        "counter reset: the plugin starts its estimate anew", Story(plugin_restarts=(100,)), (100, 101, 104, 110, 179)
+        "counter reset: the plugin starts its estimate from scratch",
+        Story(plugin_restarts=(100,)),
+        (100, 101, 104, 110, 179),
     ),
     Case(
         "replica restart: away for three minutes, then an empty cache",
@@ -262,40 +268,40 @@ CASES = [
             restarts=(103,),
             observed=lambda minute: 0.05 if 103 <= minute < 110 else 0.3,
             predicted=lambda minute: 0.05 if 103 <= minute < 110 else 0.302,
-            gap=lambda minute: None if 103 <= minute < 113 else -0.002,
-            engine_gap=lambda minute: None if 103 <= minute < 113 else -0.002,
+            divergence=lambda minute: None if 103 <= minute < 113 else -0.002,
+            engine_divergence=lambda minute: None if 103 <= minute < 113 else -0.002,
             fit_age=lambda minute: None if minute == 103 else 5,
         ),
         (99, 101, 103, 104, 107, 113, 120, 179),
     ),
     Case(
-        "stale scrape: the target does not answer for eight minutes, and goes on counting",
+        "stale scrape: the target does not answer for eight minutes, and continues counting",
         Story(alive=lambda minute: not 100 <= minute < 108),
         (99, 100, 104, 107, 108, 110, 114, 179),
     ),
     Case(
-        "a gap under the threshold",
-        Story(observed=always(0.27), gap=always(-0.032), engine_gap=always(-0.03)),
+        "a divergence under the threshold",
+        Story(observed=always(0.27), divergence=always(-0.032), engine_divergence=always(-0.03)),
         (60, 120, 179),
     ),
-    Case("a gap within three standard errors", _lossy(gap_stderr=always(0.08)), (80, 110, 119, 179)),
-    Case("observed above, within three standard errors", _lucky(gap_stderr=always(0.08)), (100, 120, 139)),
+    Case("a divergence within three standard errors", _lossy(divergence_stderr=always(0.08)), (80, 110, 119, 179)),
+    Case("observed above, within three standard errors", _lucky(divergence_stderr=always(0.08)), (100, 120, 139)),
     Case(
-        "observed above, and nobody fits any more",
+        "observed above, and the fits have stopped",
         _lucky(fit_age=lambda minute: 5 if minute < 95 else 1000),
         (100,),
         (Fires(110, "HitRatioModelStale", "16m 40s"),),
     ),
     Case(
-        "a model that is off within three standard errors",
-        Story(model_gap=always(0.06), model_gap_stderr=always(0.03)),
+        "a model error within three standard errors",
+        Story(model_divergence=always(0.06), model_divergence_stderr=always(0.03)),
         (60, 120, 179),
     ),
     Case("a KV cache that is not modelled", Story(minutes=60, degraded={"not_modelled": always(1)}), (30, 59)),
-    Case("a gap of a few minutes", _lossy(observed=_from(61, 0.1, 0.3, until=68)), (70, 80, 119)),
+    Case("a divergence of a few minutes", _lossy(observed=_from(61, 0.1, 0.3, until=68)), (70, 80, 119)),
     Case(
-        "a gap that is over, though the engine's window still holds it",
-        _lossy(gap=_from(65, -0.2, -0.002, until=170), engine_gap=_from(65, -0.2, -0.002, until=170)),
+        "a divergence that is over, although the engine's window still holds it",
+        _lossy(divergence=_from(65, -0.2, -0.002, until=170), engine_divergence=_from(65, -0.2, -0.002, until=170)),
         (130, 150, 169),
         (Fires(118, "HitRatioBelowPrediction", "-19.53%"),),
     ),
@@ -311,19 +317,19 @@ CASES = [
     ),
     Case(
         "the engine loses blocks, without a shadow cache",
-        _lossy(engine_gap=always(None), model_gap=always(None)),
+        _lossy(engine_divergence=always(None), model_divergence=always(None)),
         (60, 70, 80, 130, 179),
         (Fires(100, "HitRatioBelowPrediction", "-13.53%"),),
     ),
     Case(
         "observed is below the prediction, and so is an ideal LRU: the model is wrong",
-        _lossy(engine_gap=always(-0.002), model_gap=_from(65, 0.2, 0.001, until=125)),
+        _lossy(engine_divergence=always(-0.002), model_divergence=_from(65, 0.2, 0.001, until=125)),
         (60, 80, 90, 130, 179),
         (Fires(100, "HitRatioModelWrong", "20%"),),
     ),
     Case(
-        "observed is above the prediction; its end is seen before the engine's window has forgotten",
-        _lucky(gap=_from(65, 0.2, -0.002, until=175)),
+        "observed is above the prediction; the alert ends before the engine's window has forgotten it",
+        _lucky(divergence=_from(65, 0.2, -0.002, until=175)),
         (60, 80, 100, 155, 170),
         (Fires(110, "HitRatioAbovePrediction", "16.47%"),),
     ),
@@ -332,9 +338,9 @@ CASES = [
         Story(
             traffic=always(0),
             degraded={"prefix_caching_off": _from(30, 1, until=60)},
-            gap=always(None),
-            engine_gap=always(None),
-            model_gap=always(None),
+            divergence=always(None),
+            engine_divergence=always(None),
+            model_divergence=always(None),
             fit_age=always(None),
             recommended=always(None),
             reachable=always(None),
@@ -355,7 +361,7 @@ CASES = [
         (Fires(20, "HitRatioMetricsAbsent", target_only=True, labels={"instance": NEIGHBOUR}),),
     ),
     Case(
-        "the fits stop; the gap that nobody fits any more is not blamed on the engine",
+        "the fits stop; a divergence from an old fit is not blamed on the engine",
         _lossy(fit_age=lambda minute: 5 + 60 * max(minute - 61, 0)),
         (60, 70, 80),
         (Fires(90, "HitRatioModelStale", "29m 5s"), Fires(110, "HitRatioModelStale", "49m 5s")),
@@ -389,7 +395,7 @@ CASES = [
         (Fires(430, "HitRatioCapacityBelowRecommended", "4.5k"),),
     ),
     Case(
-        "one failed scrape does not start the hours again",
+        "one failed scrape does not restart the six hours",
         Story(minutes=430, recommended=_from(60, 4500, 2000), alive=lambda minute: minute not in (200, 201)),
         (100, 300, 418),
         (Fires(430, "HitRatioCapacityBelowRecommended", "4.5k"),),
@@ -405,14 +411,14 @@ CASES = [
 
 def rules_test() -> str:
     """Content of the file."""
-    return document(
+    return documents(
+        "Generated by tests/grafana/rule_scenarios.py; do not edit. Run: promtool test rules rules_test.yml",
         {
             "rule_files": ["rules.yml"],
             "evaluation_interval": "1m",
             "group_eval_order": ["hitratio.recording", "hitratio.alerts"],
             "tests": [_test(case) for case in CASES],
         },
-        "Generated by tests/grafana/rule_scenarios.py; do not edit. Run: promtool test rules rules_test.yml",
     )
 
 
@@ -422,11 +428,11 @@ def _test(case: Case) -> dict[str, Any]:
     looks = [
         {
             "eval_time": f"{minute}m",
-            "alertname": alert.name,
-            **({"exp_alerts": [_alert(expected[minute, alert.name])]} if (minute, alert.name) in expected else {}),
+            "alertname": name,
+            **({"exp_alerts": [_alert(expected[minute, name])]} if (minute, name) in expected else {}),
         }
         for minute in minutes
-        for alert in alerts()
+        for name in (alert["alert"] for alert in ALERTS)
     ]
     return {
         "name": case.name,
@@ -439,13 +445,13 @@ def _test(case: Case) -> dict[str, Any]:
     }
 
 
-# What the recording rules say of a healthy engine.
+# What the recording rules give for a healthy engine.
 _RECORDED = [
     {"expr": expr, "eval_time": "120m", "exp_samples": [{"labels": labels, "value": value}]}
     for expr, labels, value in (
         ("round(engine:hitratio_observed:ratio_rate5m, 0.0001)", _name("", **ENGINE), 0.3),
         (
-            "round(engine:hitratio_gap:ratio_rate1h, 0.0001)",
+            "round(engine:hitratio_divergence:ratio_rate1h, 0.0001)",
             _name("", **ENGINE),
             -0.002,
         ),
@@ -455,14 +461,14 @@ _RECORDED = [
             0.302,
         ),
         ("fleet:hitratio_prompt_tokens:rate5m", _name("fleet:hitratio_prompt_tokens:rate5m"), 12400),
-        ("round(fleet:hitratio_ceiling:ratio_rate1h, 0.0001)", "{}", 0.6),
+        ("round(fleet:hitratio_infinite_cache:ratio_rate1h, 0.0001)", "{}", 0.6),
         (
             "round(model_name:hitratio_curve:ratio_rate1h, 0.0001)",
             _name("", model_name="qwen3-8b", capacity_blocks="4096"),
             0.5,
         ),
         (
-            "round(model_name:hitratio_gap_stderr:quadrature, 0.0001)",
+            "round(model_name:hitratio_divergence_stderr:quadrature, 0.0001)",
             _name("", model_name="qwen3-8b"),
             0.005,
         ),
@@ -471,7 +477,7 @@ _RECORDED = [
 
 
 def _alert(fires: Fires) -> dict[str, Any]:
-    [rule] = [rule for group in groups(Links()) for rule in group["rules"] if rule.get("alert") == fires.alert]
+    [rule] = [rule for rule in ALERTS if rule["alert"] == fires.alert]
     labels = {**(TARGET if fires.target_only else ENGINE), **fires.labels}
 
     def fill(template: str) -> str:

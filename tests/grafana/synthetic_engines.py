@@ -1,4 +1,4 @@
-"""A fleet that exists only as numbers: engines of the plugin's metric contract, whose state follows the flow form.
+"""A fleet that exists only as numbers: engines that export the plugin's metrics, with values from the flow form.
 
 It feeds a real Prometheus, live over HTTP or backfilled as OpenMetrics text, so that dashboards and rules can be tried
 without a model, in states that a real server does not reach on demand.
@@ -19,7 +19,7 @@ Labels = tuple[tuple[str, str], ...]
 class Engine:
     """One engine; all blocks of 128 tokens, pauses between turns exponential.
 
-    `traffic`, `pause` and `loss` are functions of the time in seconds: conversations a second, mean pause, and the
+    `traffic`, `pause` and `loss` are functions of the time in seconds: conversations per second, mean pause, and the
     share of the predicted hits that the engine loses for no reason the model knows.
     """
 
@@ -99,17 +99,17 @@ class Engine:
         self._add("hitratio_curve_hit_blocks_total", blocks * ceiling, capacity_blocks="+Inf")
         self._add("hitratio_shadow_hit_blocks_total", blocks * shadow)
         partial = 0.5 * self.turns / self.history
-        fates = {
+        outcomes = {
             ("hit", "local"): hit,
             ("partial", "tail"): partial,
-            ("cold", "diverged"): 0.02,
+            ("compulsory", "diverged"): 0.02,
             ("capacity", "evicted"): max(ceiling - max(shadow, hit), 0),
             ("unexplained", "missing"): max(shadow - hit, 0),
             ("unexplained", "reset"): 0,
         }
-        fates["cold", "new"] = max(1 - sum(fates.values()), 0)
-        for (fate, reason), share in fates.items():
-            self._add("hitratio_blocks_total", blocks * share, fate=fate, reason=reason)
+        outcomes["compulsory", "new"] = max(1 - sum(outcomes.values()), 0)
+        for (outcome, reason), share in outcomes.items():
+            self._add("hitratio_prompt_blocks_by_outcome_total", blocks * share, outcome=outcome, reason=reason)
         turns = self.traffic(time) * (self.turns - 1) * seconds
         for bound in (*BOUNDS, math.inf):
             self._add("hitratio_interarrival_seconds_bucket", turns * -math.expm1(-bound / pause), le=_bound(bound))
@@ -127,14 +127,14 @@ class Engine:
             'hitratio_predicted_ratio{estimator="mean_field"}': predicted * 0.93,
             'hitratio_predicted_ratio_stderr{estimator="reuse_time"}': 0.006,
             'hitratio_predicted_ratio_stderr{estimator="mean_field"}': 0.008,
-            "hitratio_ceiling_ratio": ceiling,
-            "hitratio_gap_ratio": hit - predicted,
-            "hitratio_gap_stderr": 0.005,
-            "hitratio_engine_gap_ratio": hit - shadow,
-            "hitratio_engine_gap_stderr": 0.002,
-            "hitratio_model_gap_ratio": predicted - shadow,
-            "hitratio_model_gap_stderr": 0.004,
-            "hitratio_arrival_rate": self.traffic(time),
+            "hitratio_infinite_cache_ratio": ceiling,
+            "hitratio_divergence_ratio": hit - predicted,
+            "hitratio_divergence_ratio_stderr": 0.005,
+            "hitratio_engine_divergence_ratio": hit - shadow,
+            "hitratio_engine_divergence_ratio_stderr": 0.002,
+            "hitratio_model_divergence_ratio": predicted - shadow,
+            "hitratio_model_divergence_ratio_stderr": 0.004,
+            "hitratio_conversation_arrival_rate": self.traffic(time),
             "hitratio_history_workload_blocks": self.history,
             "hitratio_reusable_workload_blocks": self.reusable,
             "hitratio_lifetime_blocks": self.lifetime + 0.3 * math.sin(time / 700),
@@ -149,7 +149,7 @@ class Engine:
             "hitratio_capacity_blocks": self.capacity,
             "hitratio_capacity_bytes": self.capacity * self.block_bytes,
             "hitratio_block_size_tokens": 128,
-            "hitratio_pinned_blocks": 0 if idle else 60 + 8 * math.sin(time / 400),
+            "hitratio_in_use_blocks": 0 if idle else 60 + 8 * math.sin(time / 400),
             "hitratio_target_ratio": self.target,
             "hitratio_window_seconds": 600,
             "hitratio_last_fit_timestamp_seconds": time - 3,

@@ -1,16 +1,12 @@
 """Rules and queries under promtool."""
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
-from grafana_queries import PAGES, queries
+from tests.grafana.grafana_queries import ALERTS, GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, queries, runbook_queries
 
-from vllm_hitratio_plugin.dashboards.alerts import alerts, inlined
-from vllm_hitratio_plugin.dashboards.recording import recordings
-
-FOLDER = Path(__file__).resolve().parents[2] / "grafana" / "prometheus"
+FOLDER = GRAFANA / "prometheus"
 
 
 def run(*command: str | Path) -> str:
@@ -21,7 +17,7 @@ def run(*command: str | Path) -> str:
 
 def test_rules_pass_every_lint(promtool: str) -> None:
     said = run(promtool, "check", "rules", "--lint=all", "--lint-fatal", FOLDER / "rules.yml")
-    assert f"{len(recordings()) + len(alerts())} rules found" in said
+    assert f"{len(RECORDED) + len(ALERTS)} rules found" in said
 
 
 def test_alerts_fire_when_they_should_and_only_then(promtool: str) -> None:
@@ -36,12 +32,8 @@ def test_the_example_configuration_is_valid(promtool: str) -> None:
 def test_every_query_is_promql(promtool: str, tmp_path: Path) -> None:
     found = [
         *(each for page in PAGES for each in queries(page)),
-        *(
-            (path.name, query)
-            for path in (FOLDER.parents[1] / "docs" / "runbooks").glob("*.md")
-            for query in re.findall(r"```promql\n(.*?)```", path.read_text(), re.DOTALL)
-        ),
-        *((f"Grafana: {alert.name}", inlined(alert.expr)) for alert in alerts()),
+        *runbook_queries(),
+        *((f"Grafana: {rule['title']}", rule["data"][0]["model"]["expr"]) for rule in GRAFANA_ALERTS),
     ]
     rules = [{"record": f"query:{number}", "expr": expr} for number, (_, expr) in enumerate(found)]
     path = tmp_path / "queries.yml"

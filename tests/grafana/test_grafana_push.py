@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from grafana_recorder import TOKEN, Recorder, recording
+
+from tests.grafana.grafana_queries import ALERTS, PAGES
+from tests.grafana.grafana_recorder import TOKEN, Recorder, recording
 
 pytest.importorskip("grafana_api", reason="grafana-api is not installed (pip install 'vllm-hitratio-plugin[grafana]')")
 
 from vllm_hitratio_plugin.cli import grafana, main
 from vllm_hitratio_plugin.cli.errors import UsageError
-from vllm_hitratio_plugin.dashboards.alerts import alerts
-from vllm_hitratio_plugin.dashboards.grafana_alerts import FOLDER_TITLE, FOLDER_UID
-from vllm_hitratio_plugin.dashboards.overview import overview
+from vllm_hitratio_plugin.grafana.names import FOLDER_TITLE, FOLDER_UID
 
-THINGS = 1 + 2 + len(alerts())
+THINGS = 1 + 2 + len(ALERTS)
 
 
 @pytest.fixture
@@ -32,10 +32,15 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRAFANA_TOKEN", raising=False)
 
 
-def push(server: Recorder, *more: str, token: str = TOKEN, url: str | None = None) -> int:
+def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
     grafana.configure(parser)
-    return grafana.run(parser.parse_args(["push", "--url", url or server.url, "--token", token, *more]))
+    options = parser.parse_args(arguments)
+    return int(options.run(options))
+
+
+def push(server: Recorder, *more: str, token: str = TOKEN, url: str | None = None) -> int:
+    return run("push", "--url", url or server.url, "--token", token, *more)
 
 
 def refusal(server: Recorder, *more: str, **how: str) -> str:
@@ -54,7 +59,7 @@ def test_first_push_creates_everything(server: Recorder, capsys: pytest.CaptureF
     assert server.folders[FOLDER_UID]["title"] == FOLDER_TITLE
     assert set(server.dashboards) == {"hitratio-overview", "hitratio-fleet"}
     assert all(each["meta"]["folderUid"] == FOLDER_UID for each in server.dashboards.values())
-    assert {rule["title"] for rule in server.rules.values()} == {alert.name for alert in alerts()}
+    assert {rule["title"] for rule in server.rules.values()} == {alert["alert"] for alert in ALERTS}
     # The first Prometheus of several, not the default data source, which is another kind.
     assert {rule["data"][0]["datasourceUid"] for rule in server.rules.values()} == {"prom-a"}
     sent = [headers for method, path, _, headers in server.requests if method == "POST" and "alert-rules" in path]
@@ -116,18 +121,14 @@ def test_below_a_path(capsys: pytest.CaptureFixture[str]) -> None:
 def test_address_and_token_from_the_environment(server: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAFANA_URL", server.url)
     monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
-    parser = argparse.ArgumentParser()
-    grafana.configure(parser)
-    assert grafana.run(parser.parse_args(["push"])) == 0
+    assert run("push") == 0
 
 
 def test_nothing_given() -> None:
-    parser = argparse.ArgumentParser()
-    grafana.configure(parser)
     with pytest.raises(UsageError, match="give --url or set GRAFANA_URL"):
-        grafana.run(parser.parse_args(["push"]))
+        run("push")
     with pytest.raises(UsageError, match="give --token or set GRAFANA_TOKEN"):
-        grafana.run(parser.parse_args(["push", "--url", "http://x"]))
+        run("push", "--url", "http://x")
 
 
 def test_wrong_token(server: Recorder) -> None:
@@ -210,7 +211,7 @@ def test_no_prometheus(server: Recorder) -> None:
 
 
 def test_provisioned_dashboard_is_left_alone(server: Recorder) -> None:
-    server.dashboards["hitratio-overview"] = {"dashboard": overview().json(), "meta": {"provisioned": True}}
+    server.dashboards["hitratio-overview"] = {"dashboard": PAGES[0], "meta": {"provisioned": True}}
     assert "is provisioned from a file" in refusal(server)
 
 
@@ -236,9 +237,7 @@ def test_library_missing(server: Recorder, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_write_files(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    grafana.configure(parser)
-    assert grafana.run(parser.parse_args(["write", str(tmp_path), "--runbook-base", "https://wiki.test"])) == 0
+    assert run("write", str(tmp_path), "--runbook-base", "https://wiki.test") == 0
     assert (tmp_path / "dashboards" / "overview.json").exists()
     assert "https://wiki.test/HitRatioModelStale.md" in (tmp_path / "prometheus" / "rules.yml").read_text()
 

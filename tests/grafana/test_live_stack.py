@@ -1,23 +1,20 @@
-"""A real Prometheus and Alertmanager: queries return data, alerts reach a person, with the engine's name, and end."""
+"""A real Prometheus and Alertmanager: queries return data; alerts arrive, name the engine, and end."""
 
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
-from grafana_queries import PAGES, filled
-from plugin_history import Replica, history
-from synthetic_engines import Engine, text
 
 from examples.observability.stack import Stack, StackError, find_tools, hurried, running
-from vllm_hitratio_plugin.dashboards.alerts import alerts, inlined
-from vllm_hitratio_plugin.dashboards.recording import recordings
+from tests.grafana.grafana_queries import GRAFANA, GRAFANA_ALERTS, PAGES, RECORDED, expressions, filled, panels
+from tests.grafana.plugin_history import Replica, history
+from tests.grafana.synthetic_engines import Engine, text
 
-RULES = (Path(__file__).resolve().parents[2] / "grafana" / "prometheus" / "rules.yml").read_text()
+RULES = (GRAFANA / "prometheus" / "rules.yml").read_text()
 PATIENCE = 90.0
 
 pytestmark = pytest.mark.timeout(300)
@@ -112,14 +109,14 @@ def wait_for(what: str, found: Callable[[], Any]) -> Any:
     pytest.fail(f"no {what} within {PATIENCE:.0f} s")
 
 
-PANELS = [(page, panel) for page in PAGES for panel in page.panels()]
+PANELS = [(page["uid"], panel) for page in PAGES for panel in panels(page)]
 
 
-@pytest.mark.parametrize(("page", "panel"), PANELS, ids=[f"{page.uid}-{panel.title}" for page, panel in PANELS])
-def test_every_panel_has_data(stack: Stack, backfilled: float, page: Any, panel: Any) -> None:
-    """From the plugin's own exporter: what it exports and what is queried belong together."""
-    for query in panel.queries:
-        expr = filled(query.expr).replace('instance=~".+"', 'instance=~"10[.].+"')
+@pytest.mark.parametrize(("uid", "panel"), PANELS, ids=[f"{uid}-{panel['title']}" for uid, panel in PANELS])
+def test_every_panel_has_data(stack: Stack, backfilled: float, uid: str, panel: Any) -> None:
+    """From the plugin's own exporter: it exports what the panels query."""
+    for query in expressions(panel):
+        expr = filled(query).replace('instance=~".+"', 'instance=~"10[.].+"')
         assert stack.query(expr, at=backfilled - 5), expr
 
 
@@ -128,21 +125,21 @@ def test_variables_have_values(stack: Stack) -> None:
         assert value in stack.label_values(label, "hitratio_build_info")
 
 
-@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
-def test_grafanas_queries_run_where_no_rules_do(stack: Stack, alert: Any) -> None:
-    assert isinstance(stack.query(inlined(alert.expr)), list)
+@pytest.mark.parametrize("rule", GRAFANA_ALERTS, ids=lambda rule: rule["title"])
+def test_grafanas_queries_run_where_no_rules_do(stack: Stack, rule: Any) -> None:
+    assert isinstance(stack.query(rule["data"][0]["model"]["expr"]), list)
 
 
 def test_every_recorded_series_is_recorded(stack: Stack) -> None:
     missing = wait_for(
         "recorded series",
-        lambda: [None] if all(stack.query(rule.name) for rule in recordings()) else [],
+        lambda: [None] if all(stack.query(name) for name in RECORDED) else [],
     )
     assert missing == [None]
 
 
 def test_healthy_engines_are_left_alone(stack: Stack) -> None:
-    wait_for("evaluated alert", lambda: stack.query("engine:hitratio_gap:ratio_rate1h"))
+    wait_for("evaluated alert", lambda: stack.query("engine:hitratio_divergence:ratio_rate1h"))
     assert [alert["labels"]["alertname"] for alert in stack.alerts()] == []
 
 

@@ -2,82 +2,75 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from grafana_queries import PAGES, queries
-from vllm_hitratio_plugin.metrics.snapshot import DEGRADATIONS
-from vllm_hitratio_plugin.workload.ledger import FATES
 
-from vllm_hitratio_plugin.dashboards.alerts import CACHING_OFF, NOT_MODELLED, alerts
-from vllm_hitratio_plugin.dashboards.fates import FATE_COLORS
-from vllm_hitratio_plugin.dashboards.promql import metrics_in
-from vllm_hitratio_plugin.dashboards.recording import recordings
-from vllm_hitratio_plugin.metrics.families import FAMILIES
+from tests.grafana.grafana_queries import ALERTS, PAGES, RECORDED, ROOT, RUNBOOKS, panels, queries, runbook_queries
+from tools.dashboards.metrics import EXPORTED, METRICS, OUTCOMES, metrics_in
+from vllm_hitratio_plugin.snapshot import DEGRADATIONS
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-#: Of vLLM itself, read by the comparison of counters and to know a vLLM from other targets.
-VLLM = {f"vllm{sign}{name}" for sign in ":_" for name in ("prefix_cache_hits_total", "cache_config_info")}
-
-
-def exported() -> set[str]:
-    """Names as they are queried."""
-    suffixes = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
-    return {family.name + suffix for family in FAMILIES for suffix in suffixes[family.kind]}
+#: Labels beyond model_name and engine by which queries select or sum.
+LABELS = {
+    "hitratio_predicted_hit_blocks_total": {"estimator"},
+    "hitratio_curve_hit_blocks_total": {"capacity_blocks"},
+    "hitratio_shadow_curve_hit_blocks_total": {"capacity_blocks"},
+    "hitratio_prompt_blocks_by_outcome_total": {"outcome", "reason"},
+    "hitratio_drift_contribution_ratio": {"factor"},
+    "hitratio_drift_significant": {"factor"},
+    "hitratio_degraded": {"reason"},
+    "hitratio_build_info": {"version", "vllm_version", "unhashed"},
+}
 
 
 def everything() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         yield from queries(page)
-    for rule in recordings():
-        yield rule.name, rule.expr
-    for alert in alerts():
-        yield alert.name, alert.expr
-    for path in DOCS.glob("runbooks/*.md"):
-        for query in re.findall(r"```promql\n(.*?)```", path.read_text(), re.DOTALL):
-            yield f"{path.name}", query
+    yield from RECORDED.items()
+    yield from ((alert["alert"], alert["expr"]) for alert in ALERTS)
+    yield from runbook_queries()
 
 
 def test_every_metric_queried_is_exported() -> None:
-    known = exported() | VLLM
-    unknown = {(where, name) for where, expr in everything() for name in metrics_in(expr) if name not in known}
-    assert not unknown
+    for where, expr in everything():
+        try:
+            metrics_in(expr)
+        except LookupError as error:
+            pytest.fail(f"{where}: {error}")
+
+
+def test_an_unknown_metric_is_found() -> None:
+    with pytest.raises(LookupError, match="nobody exports hitratio_gap_ratio"):
+        metrics_in("hitratio_gap_ratio > 3 * hitratio_divergence_ratio_stderr")
 
 
 @pytest.mark.parametrize("name", ["hitratio_observed_ratio", "hitratio_hit_blocks_total"])
 def test_names_carry_no_colon_and_no_vllm(name: str) -> None:
-    assert name in exported()
-    assert not [each for each in exported() if ":" in each or "vllm" in each]
+    assert name in EXPORTED
+    assert not [each for each in EXPORTED if ":" in each or "vllm" in each]
 
 
 def test_labels_queried_are_labels_exported() -> None:
-    labels = {
-        "hitratio_predicted_hit_blocks_total": "estimator",
-        "hitratio_curve_hit_blocks_total": "capacity_blocks",
-        "hitratio_shadow_curve_hit_blocks_total": "capacity_blocks",
-        "hitratio_blocks_total": "fate",
-        "hitratio_degraded": "reason",
-    }
-    for family in FAMILIES:
-        for name in (family.name, f"{family.name}_total"):
-            if name in labels:
-                assert labels[name] in family.labels
+    exported = {name: set(metric.labels) for metric in METRICS for name in (metric.name, f"{metric.name}_total")}
+    assert {name: exported.get(name) for name in LABELS} == LABELS
+    queried = {name for _, expr in everything() for name in metrics_in(expr)}
+    assert set(LABELS) <= queried, "a metric of this list is not queried any more"
 
 
-def test_reasons_and_fates_are_those_of_the_code() -> None:
-    assert {CACHING_OFF, NOT_MODELLED} <= set(DEGRADATIONS)
-    page = (DOCS / "runbooks" / "HitRatioDegraded.md").read_text()
+def test_outcomes_and_reasons_are_those_of_the_code() -> None:
+    page = (RUNBOOKS / "HitRatioDegraded.md").read_text()
     assert [reason for reason in DEGRADATIONS if f"`{reason}`" not in page] == []
-    assert sorted(FATE_COLORS) == sorted(FATES)
+    alerted = {reason for alert in ALERTS for reason in re.findall(r'reason!?[=~]+"([\w|]+)"', alert["expr"])}
+    assert {reason for each in alerted for reason in each.split("|")} <= set(DEGRADATIONS)
+    [shown] = [panel for panel in panels(PAGES[0]) if panel["title"] == "Outcomes of prompt blocks"]
+    assert sorted(target["legendFormat"] for target in shown["targets"]) == sorted(OUTCOMES)
 
 
 def test_recorded_names_are_documented() -> None:
-    text = (DOCS / "observability.md").read_text()
-    missing = {rule.name for rule in recordings() if rule.name not in text}
+    text = (ROOT / "docs" / "observability.md").read_text()
+    missing = {name for name in RECORDED if name not in text}
     assert not missing
 
 
 def test_alerts_are_documented() -> None:
-    text = (DOCS / "observability.md").read_text()
-    assert [alert.name for alert in alerts() if f"runbooks/{alert.name}.md" not in text] == []
+    text = (ROOT / "docs" / "observability.md").read_text()
+    assert [alert["alert"] for alert in ALERTS if f"runbooks/{alert['alert']}.md" not in text] == []

@@ -10,27 +10,20 @@ from scipy.integrate import quad
 from vllm_hitratio_plugin.model.interarrival import (
     Empirical,
     Exponential,
-    Gamma,
     Interarrival,
-    LogNormal,
-    Mixture,
-    Weibull,
-    exponential_posterior,
-    posterior,
-    prior,
+    Parametric,
 )
 
 SMOOTH: list[Interarrival] = [
     Exponential(135.0),
-    LogNormal(60.0, 1.3),
-    LogNormal.from_mean(135.0, 0.4),
-    Gamma(2.5, 40.0),
-    Gamma.from_mean(135.0, 0.6),
-    Weibull(1.7, 100.0),
-    Weibull.from_mean(135.0, 0.5),
-    Mixture([Exponential(3.0), LogNormal(120.0, 0.8)], [3, 1]),
+    Parametric("lognormal", 140.0, 1.3),
+    Parametric("lognormal", 135.0, 0.4),
+    Parametric("gamma", 100.0, 2.5),
+    Parametric("gamma", 135.0, 0.6),
+    Parametric("weibull", 90.0, 1.7),
+    Parametric("weibull", 135.0, 0.5),
 ]
-gaps = st.lists(st.floats(0, 1e4, allow_subnormal=False), min_size=1, max_size=40)
+times = st.lists(st.floats(0, 1e4, allow_subnormal=False), min_size=1, max_size=40)
 
 
 def name(law: Interarrival) -> str:
@@ -57,7 +50,7 @@ def test_empirical_values() -> None:
 
 
 def test_empirical_weights_are_repetitions() -> None:
-    weighted = Empirical.from_weighted([(3.0, 1), (1.0, 2), (0.0, 1), (7.0, 0)])
+    weighted = Empirical([3.0, 1.0, 0.0, 7.0], [1, 2, 1, 0])
     repeated = Empirical([0.0, 1.0, 1.0, 3.0])
     t = np.linspace(-1, 8, 91)
     assert np.allclose(weighted.cdf(t), repeated.cdf(t), atol=1e-15)
@@ -67,17 +60,17 @@ def test_empirical_weights_are_repetitions() -> None:
 
 def test_special_cases_coincide_with_the_exponential() -> None:
     t = np.geomspace(0.01, 2000, 50)
-    for law in (Gamma(1.0, 135.0), Weibull(1.0, 135.0), Mixture([Exponential(135.0)] * 2, [1, 2])):
+    for law in (Parametric("gamma", 135.0, 1.0), Parametric("weibull", 135.0, 1.0)):
         assert np.allclose(law.cdf(t), Exponential(135.0).cdf(t), rtol=1e-12)
         assert np.allclose(law.tail_integral(t), Exponential(135.0).tail_integral(t), rtol=1e-12)
         assert law.lipschitz == pytest.approx(1 / 135, rel=1e-12)
 
 
-def test_prior_and_posterior() -> None:
-    assert prior(135.0) == Exponential(135.0)
-    assert exponential_posterior([1.0, 2.0, 6.0]) == Exponential(3.0)
-    assert exponential_posterior([1.0, 2.0], [1, 3]).mean == pytest.approx(1.75)
-    assert posterior([1.0, 2.0, 6.0]).cdf(2.0) == pytest.approx(2 / 3)
+def test_moments_and_medians_by_hand() -> None:
+    assert Parametric("lognormal", 135.0, 1.5).quantile(0.5) == pytest.approx(135 * math.exp(-(1.5**2) / 2))
+    assert Parametric("gamma", 6.0, 2.0).cdf(6.0) == pytest.approx(1 - 3 * math.exp(-2))  # Erlang, two stages of 3 s
+    scale = 135 / math.gamma(1 + 1 / 0.7)
+    assert Parametric("weibull", 135.0, 0.7).cdf(50.0) == pytest.approx(1 - math.exp(-((50 / scale) ** 0.7)))
 
 
 @pytest.mark.parametrize("law", SMOOTH, ids=name)
@@ -106,7 +99,7 @@ def test_lipschitz_bounds_every_slope(law: Interarrival) -> None:
     t = np.linspace(0, 500, 20001)
     steepest = float(np.max(np.diff(law.cdf(t)) / np.diff(t)))
     assert steepest <= law.lipschitz * (1 + 1e-9)
-    if math.isfinite(law.lipschitz) and not isinstance(law, Mixture):
+    if math.isfinite(law.lipschitz):
         assert steepest == pytest.approx(law.lipschitz, rel=1e-2)
 
 
@@ -117,21 +110,14 @@ def test_samples_follow_the_law(law: Interarrival) -> None:
     assert distance < 1.95 / math.sqrt(draws.size)  # Kolmogorov-Smirnov at 0.1 %
 
 
-def test_mixture_with_steps_inverts_to_a_time_that_is_enough() -> None:
-    law = Mixture([Empirical([0.0, 10.0]), Exponential(5.0)], [1, 1])
-    p = np.linspace(0.01, 0.99, 99)
-    assert np.all(law.cdf(law.quantile(p)) >= p)
-    assert law.quantile(0.2) == 0.0  # half of the first half is at 0
-
-
-@given(gaps, st.floats(0, 2e4))
+@given(times, st.floats(0, 2e4))
 def test_empirical_is_the_mean_of_min(values: list[float], t: float) -> None:
     law = Empirical(values)
     assert law.tail_integral(t) == pytest.approx(np.minimum(values, t).mean(), rel=1e-9, abs=1e-9)
     assert law.cdf(t) == pytest.approx(np.mean(np.asarray(values) <= t), abs=1e-12)
 
 
-@given(gaps, st.floats(0, 1))
+@given(times, st.floats(0, 1))
 def test_empirical_quantile_is_the_least_time(values: list[float], p: float) -> None:
     law = Empirical(values)
     t = law.quantile(p)
@@ -144,14 +130,13 @@ def test_empirical_quantile_is_the_least_time(values: list[float], p: float) -> 
     ("make", "message"),
     [
         (lambda: Exponential(0.0), "mean must be finite and above 0, got 0.0"),
-        (lambda: LogNormal(1.0, -1.0), "sigma must be finite and above 0, got -1.0"),
-        (lambda: Gamma(math.nan, 1.0), "shape must be finite and above 0, got nan"),
-        (lambda: Empirical([]), "at least one gap"),
+        (lambda: Parametric("lognormal", 1.0, -1.0), "shape must be finite and above 0, got -1.0"),
+        (lambda: Parametric("gamma", 1.0, math.nan), "shape must be finite and above 0, got nan"),
+        (lambda: Empirical([]), "at least one time"),
         (lambda: Empirical([1.0, -2.0]), "got -2.0"),
         (lambda: Empirical([1.0, math.nan]), "got nan"),
         (lambda: Empirical([1.0], [0.0]), "not all 0"),
-        (lambda: Empirical([1.0, 2.0], [1.0]), "as many as gaps"),
-        (lambda: Mixture([], []), "at least one"),
+        (lambda: Empirical([1.0, 2.0], [1.0]), "as many as interarrival times"),
         (lambda: Exponential(1.0).quantile(1.5), "probability between 0 and 1, got 1.5"),
     ],
 )

@@ -200,9 +200,15 @@ def test_more_traffic_is_less_cache(pieces: list[tuple[int, float, float]], writ
     # Runs that are short beside all that is ahead of them leave no difference.
     crowd = TrafficSums.total([small] * times)
     crowd.seconds = small.seconds
-    curve = np.array([ReuseTimeModel(small).curve.hit_ratio(capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
-    crowded = np.array([ReuseTimeModel(crowd).curve.hit_ratio(times * capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
-    near = np.array([ReuseTimeModel(small).curve.hit_ratio(capacity + 0.5) for capacity in np.geomspace(1, 1e6, 30)], dtype=float)
+    curve = np.array(
+        [ReuseTimeModel(small).curve.hit_ratio(capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float
+    )
+    crowded = np.array(
+        [ReuseTimeModel(crowd).curve.hit_ratio(times * capacity) for capacity in np.geomspace(1, 1e6, 30)], dtype=float
+    )
+    near = np.array(
+        [ReuseTimeModel(small).curve.hit_ratio(capacity + 0.5) for capacity in np.geomspace(1, 1e6, 30)], dtype=float
+    )
     assert np.all(crowded >= curve - 1e-12)
     assert np.all(crowded <= near + 1e-12)
 

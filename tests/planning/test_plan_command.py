@@ -4,21 +4,24 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from vllm_hitratio_plugin.metrics.flow_record import to_record
+from prometheus_client import CollectorRegistry, start_http_server
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.cli import main
+from vllm_hitratio_plugin.exporter.server import Exporter
+from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential
-from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Snapshot, to_json
 
 BLOCK_SIZE = 128
 
@@ -41,7 +44,9 @@ def snapshot() -> Snapshot:
     made = generate(draw_conversations(None, 2500), Traffic(poisson(1.5), exponential(60)), block_size=BLOCK_SIZE).trace
     monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
     for key, prompt in enumerate(made.prompts):
-        monitor.admit(Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, 0, 0, prompt.conversation))
+        monitor.admit(
+            Access(prompt.time, key, prompt.tokens, prompt.blocks, 0, in_use_blocks=0, conversation=prompt.conversation)
+        )
         monitor.release(prompt.time, key)
     estimate = monitor.refresh(made.prompts[-1].time)
     return Snapshot(
@@ -57,7 +62,7 @@ def snapshot() -> Snapshot:
         True,
         counters=monitor.counters,
         estimate=estimate,
-        flow=to_record(monitor.sums),
+        sums=monitor.sums,
     )
 
 
@@ -65,7 +70,7 @@ def snapshot() -> Snapshot:
 def address(snapshot: Snapshot) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = snapshot.to_json().encode()
+            body = to_json(snapshot)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -78,6 +83,21 @@ def address(snapshot: Snapshot) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def vllm_address(snapshot: Snapshot) -> Iterator[str]:
+    """vLLM's own port: a page of metrics that names the engine's exporter, and nothing else."""
+    exporter = Exporter("127.0.0.1", 0, lambda: snapshot)
+    registry = CollectorRegistry()
+    told = replace(snapshot, exporter=f"http://127.0.0.1:{exporter.port}")
+    registry.register(SnapshotCollector(lambda: [told]))
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    exporter.close()
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -113,6 +133,20 @@ def test_a_live_engine(address: str, snapshot: Snapshot, capsys: pytest.CaptureF
     assert model["block_bytes"] == 18 << 20
     assert model["what_ifs"][0]["hit_ratio"] < model["today"]["hit_ratio"] + 0.02
     assert model["horizon_blocks"] == max(snapshot.estimate.curve)
+
+
+def test_vllms_own_port_is_enough(address: str, vllm_address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(capsys, vllm_address, "--load", "2")
+    (same,) = planned(capsys, address, "--load", "2")
+    assert model["today"] == same["today"]
+    assert model["what_ifs"] == same["what_ifs"]
+
+
+def test_what_was_observed_belongs_to_the_engines_capacity(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = planned(capsys, address, "--capacity-gib", "20,30")
+    assert model["today"]["capacity_blocks"] == 1137
+    assert model["observed"] is None
+    assert [size["gib"] for size in model["capacities"]] == pytest.approx([20, 30], abs=0.02)
 
 
 def test_an_address_without_a_scheme(
@@ -180,7 +214,10 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
         pytest.skip("TOML needs Python 3.11")
     models: list[dict[str, Any]] = [
         {"name": "small", "source": trace.name, "capacities": [500, 1000], "load": [2, 3]},
-        {"name": "large", "source": trace.name, "capacities": [4000], "replicas": 2, "routing": "sticky"},
+        {
+            **{"name": "large", "source": trace.name, "capacity-gib": 70, "block_bytes": "18MiB"},
+            **{"replicas": 2, "routing": "sticky", "service_time": 5, "exclusive": False},
+        },
     ]
     config = trace.with_name(f"models.{suffix}")
     if suffix == "json":
@@ -196,6 +233,8 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
     assert (small["model"], large["model"]) == ("small", "large")
     assert [what["change"] for what in small["what_ifs"]] == ["traffic × 2", "traffic × 3"]
     assert large["what_ifs"][0]["replicas"] == 2
+    assert large["today"]["capacity_blocks"] == 3982
+    assert large["today"]["pinned_blocks"] > 0
 
 
 @pytest.mark.parametrize(
@@ -207,11 +246,11 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
         (["TRACE", "--capacities", "0"], "at least 1"),
         (["TRACE", "--capacities", "100", "--target", "40"], "between 0 and 1"),
         (["TRACE", "--capacities", "100", "--load", "0"], "positive"),
-        (["TRACE", "--capacities", "1000", "--pinned", "5"], "--service-time"),
-        (["TRACE", "--capacities", "100", "--gap", "5"], "has its own times"),
+        (["TRACE", "--capacities", "1000", "--in-use", "5"], "--service-time"),
+        (["TRACE", "--capacities", "100", "--interarrival", "5"], "has its own times"),
         (["/no/such/trace", "--capacities", "100"], "no such file"),
         (["http://127.0.0.1:9"], "can't be reached"),
-        (["http://127.0.0.1:9", "--gap", "5"], "is for traces"),
+        (["http://127.0.0.1:9", "--interarrival", "5"], "is for traces"),
         (["http://[::1"], "is not an address of a server"),
         (["127.0.0.1:9"], "can't be reached"),
         (["127.0.0.1:9", "--timeout", "1e300"], "must be at most 86,400 s"),
@@ -234,8 +273,14 @@ def test_bad_input_is_one_sentence(
     [
         ("{", "models.json"),
         ('{"model": []}', "a list 'model'"),
-        ('{"model": [{"name": "a"}]}', "'source'"),
-        ('{"model": [{"name": "a", "source": "x", "lod": 2}]}', "model a: unrecognized arguments"),
+        ('{"model": [{"name": "a"}]}', "model a: Object missing required field `source`"),
+        ('{"model": [{"name": "a", "source": "x", "load": [0]}]}', "model a: Expected `float` > 0.0 - at `$.load[0]`"),
+        ('{"model": [{"source": "x", "block-bytes": "much"}]}', "model 1: Expected `float` > 0.0 - at `$.block_bytes`"),
+        (
+            '{"model": [{"source": "x", "capacities": 1, "capacity_gib": 1}]}',
+            "model 1: give --capacities or --capacity-gib, not both",
+        ),
+        ('{"model": [{"name": "a", "source": "x", "lod": 2}]}', "model a: Object contains unknown field `lod`"),
     ],
 )
 def test_a_bad_config_is_one_sentence(

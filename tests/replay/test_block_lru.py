@@ -198,7 +198,7 @@ def test_the_rewrite_is_vllm_under_pressure(unhashed: Unhashed) -> None:
         family = rng.randrange(12)
         fork = rng.randrange(3)
         shared, own = rng.randrange(1, 6), rng.randrange(0, 6)
-        blocks = [(family, depth) for depth in range(shared)]
+        blocks: list[tuple[int, ...]] = [(family, depth) for depth in range(shared)]
         blocks += [(family, shared, fork, depth) for depth in range(own)]
         tokens = len(blocks) * 16 - (rng.randrange(16) if rng.random() < 0.6 else 0)
         prompts.append(Prompt(float(time), tokens, [hash(block) for block in blocks]))

@@ -62,7 +62,7 @@ def test_turn_lengths_need_no_tokenizer(tmp_path: Path) -> None:
         (json.dumps([CHAT]), "texts need a tokenizer"),
         ('[{"conversations": ', "line 1: not JSON"),
         ('{"conversations": []}\n{"conversations": [', "line 2: not JSON"),
-        ("[[1, 2]]\n[3]", "line 2: a turn must be"),
+        ("[[1, 2]]\n[3]", "line 2: Expected `array`, got `int`"),
     ],
 )
 def test_bad_files(tmp_path: Path, content: str, complaint: str) -> None:
@@ -75,7 +75,7 @@ def test_bad_files(tmp_path: Path, content: str, complaint: str) -> None:
 def test_bad_entries_are_named(tmp_path: Path, words: str) -> None:
     path = tmp_path / "t"
     path.write_text(json.dumps([CHAT, {"conversations": [{"from": "human"}]}]))
-    with pytest.raises(TraceError, match="entry 2: 'conversations' must be an array of messages"):
+    with pytest.raises(TraceError, match="entry 2: Object missing required field `value`"):
         read_conversations(str(path), words)
 
 

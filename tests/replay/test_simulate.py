@@ -5,10 +5,12 @@ from collections.abc import Hashable
 import pytest
 
 from vllm_hitratio_plugin.access import Access
-from vllm_hitratio_plugin.replay.law import exponential, fixed
+from vllm_hitratio_plugin.replay.law import exponential, parse_law
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
+
+ONE_SECOND, TEN_SECONDS = parse_law("fixed:1"), parse_law("fixed:10")
 
 
 class Log:
@@ -62,7 +64,7 @@ def test_prompts_wait_their_turn_for_blocks() -> None:
         BlockLRU(6, 10),
         capacity_blocks=6,
         observer=log,
-        service=fixed(10),
+        service=TEN_SECONDS,
     )
     assert log.events == [
         ("admit", 0, 0),
@@ -79,17 +81,19 @@ def test_prompts_wait_their_turn_for_blocks() -> None:
 
 
 def test_a_release_comes_before_an_admission_at_the_same_moment() -> None:
-    observed = simulate(trace((0, 3, "a"), (10, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(10))
+    observed = simulate(trace((0, 3, "a"), (10, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=TEN_SECONDS)
     assert observed.delayed == 0
 
 
 def test_a_prompt_larger_than_the_pool_is_counted_and_blocks_nobody() -> None:
-    observed = simulate(trace((0, 9, "a"), (1, 2, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(1))
+    observed = simulate(
+        trace((0, 9, "a"), (1, 2, "b")), BlockLRU(6, 10), capacity_blocks=6, service=parse_law("fixed:1")
+    )
     assert (observed.rejected, observed.prompts) == (1, 1)
 
 
 def test_what_still_waits_at_the_end_is_said() -> None:
-    observed = simulate(trace((0, 3, "a"), (1, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=fixed(10))
+    observed = simulate(trace((0, 3, "a"), (1, 3, "b")), BlockLRU(6, 10), capacity_blocks=6, service=TEN_SECONDS)
     assert (observed.prompts, observed.waiting) == (1, 1)
 
 

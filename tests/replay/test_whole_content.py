@@ -1,13 +1,13 @@
 """Algorithm 1 on the paper's own example, and against its mean-field limit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from vllm_hitratio_plugin.model.interarrival import Exponential
 from vllm_hitratio_plugin.model.mean_field import MeanField
-from vllm_hitratio_plugin.model.workload import Workload
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, generate
 from vllm_hitratio_plugin.replay.law import exponential
@@ -62,14 +62,14 @@ def test_the_practical_variant_loses_the_tail_block_and_keeps_its_space_taken() 
 
 @pytest.mark.parametrize("practical", [False, True])
 def test_at_a_large_capacity_it_comes_to_the_mean_field(practical: bool) -> None:
-    """Theorems C.5 and C.6, over a time that is long beside the longest conversation."""
+    """Theorems C.5 and C.6, over a time that is long compared with the longest conversation."""
     conversations = sharegpt_like(np.random.default_rng(5), 30_000)
     generated = generate(conversations, Traffic(poisson(2.64), exponential(90)), block_size=128, seed=5, warmup=8000)
     pool = WholeContentLRU(4000, 128, practical=practical)
     observed = simulate(generated.trace, pool, capacity_blocks=4000, window=generated.window).hit_ratio
     means = conversation_sample(generated.conversations, 128)
-    reusable = means.hashable_workload if practical else means.reusable_workload
+    workload = means.workload(2.64, hashable=practical)
     # What a returning turn writes besides Z_j: its predecessor's tail block, once more.
     rewritten = means.turns - 1 if practical else 0.0
-    workload = Workload(2.64, means.history_workload, reusable, means.lifetime_blocks + rewritten)
+    workload = replace(workload, lifetime_blocks=means.lifetime_blocks + rewritten)
     assert observed == pytest.approx(MeanField(workload, Exponential(90.0)).hit_ratio(4000), rel=0.02)

@@ -103,8 +103,14 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
     seeds = iter(range(100))
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = {"HITRATIO_TEST_FAULTS": str(faults), "TMPDIR": str(temporary)}
-    with serve(tiny_model, tmp_path / "log", *options, paths=[shim, plugin], **environment) as server:
+    with serve(
+        tiny_model,
+        tmp_path / "log",
+        *options,
+        paths=[shim, plugin],
+        HITRATIO_TEST_FAULTS=str(faults),
+        TMPDIR=str(temporary),
+    ) as server:
 
         @contextmanager
         def broken(part: str, what: str, conversations: int = 20) -> Iterator[None]:

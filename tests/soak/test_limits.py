@@ -24,6 +24,7 @@ from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
+from vllm_hitratio_plugin.snapshot import to_json
 
 pytestmark = pytest.mark.vllm
 
@@ -49,7 +50,7 @@ class Prompts:
         self.sent = 0
 
     def __call__(self, blocks: list[bytes], name: str | None = None) -> Any:
-        request = type(self._template).__new__(type(self._template))
+        request = object.__new__(type(self._template))
         request.__dict__.update(self._template.__dict__)
         self.sent += 1
         length = len(blocks) * drive.BLOCK + 5
@@ -79,6 +80,7 @@ def conversations(manager: Any, service: Service, prompts: Prompts, first: int, 
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.slow
 def test_memory_is_flat_after_a_million_conversations() -> None:
     """The index is full after a few thousand, the list of named ones after 65,536; from then on nothing grows."""
     full, total = (200_000, 1_000_000) if ALL_ENGINES else (120_000, 150_000)
@@ -298,6 +300,6 @@ def test_errors_are_told_without_what_they_hold(
         service.refresh()
     words = service.snapshot.degraded["workload"]
     assert "KeyError in test_limits.py" in words
-    for said in (words, caplog.text, service.snapshot.to_json()):
+    for said in (words, caplog.text, to_json(service.snapshot).decode()):
         assert "the-hash" not in said
         assert b"the-hash".hex() not in said

@@ -1,4 +1,4 @@
-"""docs/compatibility.md: what the tests of the engines saw.
+"""docs/compatibility.md: what the tests of the engines showed.
 
 A test records a cell of the table once all it asserts about it has held; ``python -m tests.support.compatibility``
 (the end of ``make test-engines``) writes the page from the cells.
@@ -19,43 +19,43 @@ PAGE = ROOT / "docs" / "compatibility.md"
 SECTIONS = {
     "vllm": (
         "vLLM",
-        "The Python of each release, in one environment, on CPU: its cache manager, its scheduler and its command line "
-        "are the real ones, only the model's answers are made up. *Observed* is the plugin's figure of a fixed trace "
-        "of 220 prompts in a cache too small for it; it equals, to the last block, an exact LRU with that release's "
-        "treatment of partly filled blocks. *Lookups* is how often vLLM's own `vllm:prefix_cache_queries` counts the "
-        "30 prompts of an overloaded engine; the plugin counts 30. *Cases* are troubles that users reported: 1-3 "
-        "blocks that are large beside the prompts, 4 preempted prompts, 5 prompts looked up while they wait, 6 means "
-        "of ratios, 10 the tail that is evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 "
-        "speculative decoding, 16 resets.",
+        "The Python code of each release, on CPU. Cache manager, scheduler and command line are real; only the model's "
+        "answers are synthetic. *Observed* is the plugin's hit ratio on a fixed trace of 220 prompts in a cache "
+        "that is too small for it. It equals, to the last block, an exact LRU with that release's treatment of partly "
+        "filled blocks. *Lookups* is how often `vllm:prefix_cache_queries` counts the 30 prompts of an overloaded "
+        "engine; the plugin counts 30. *Cases* are problems that users reported: 1-3 blocks that are large for the "
+        "prompts, 4 preempted requests, 5 requests looked up while they wait, 6 means of ratios, 10 the tail that is "
+        "evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 speculative decoding, 16 resets.",
         "vLLM",
         ("partly filled blocks go to", "same records", "observed = exact LRU", "flags", "reported cases", "lookups"),
     ),
     "ascend": (
         "vLLM-Ascend",
-        "Its real scheduler and connector code on CPU, over a stub of `torch_npu` and `acl`; nothing was run on an "
-        "NPU. *Either order*: the plugin loaded before and after vLLM-Ascend's patches. *Release* is when the records "
-        "say that a prefiller's blocks became free.",
+        "vLLM-Ascend's real scheduler and connector code on CPU, over a stub of `torch_npu` and `acl`. Nothing was run "
+        "on an NPU. *Either order*: the plugin loads before or after vLLM-Ascend's patches. *Release* is when the "
+        "records show that a prefiller's blocks became free.",
         "vLLM-Ascend",
         ("with vLLM", "schedulers", "either order", "producer's release", "external hits", "prefix caching off"),
     ),
     "pythons": (
         "Python",
-        "The built wheel in an environment of its own, without an engine; versions the machine has.",
+        "The built wheel in its own environment, without an engine, for the Python versions that the machine has.",
         "Python",
         ("the wheel", "fast tests"),
     ),
     "faults": (
         "Faults",
-        "Each part of the plugin made to fail in a serving engine of vLLM 0.32.0: every request was answered, every "
-        "page parsed, no traceback was in the log, and what raised was in `hitratio_degraded`. The hook has nothing "
-        "that could wait: it appends two tuples a request.",
+        "Each part of the plugin is made to fail in a serving engine of vLLM 0.32.0. Every request was answered, every "
+        "page parsed, the log had no traceback, and what raised was in `hitratio_degraded`. The hook can't hang: it "
+        "only appends two tuples per request.",
         "part",
         ("raises", "hangs", "returns nonsense"),
     ),
     "limits": (
         "Limits",
-        "What may come from outside; nothing lost, no exception in vLLM, `/metrics` parses.",
-        "what happens",
+        "Extreme input and conditions. In each case vLLM had no exception and `/metrics` parsed. Lost "
+        "records are reported.",
+        "condition",
         ("what was seen",),
     ),
     "topologies": (
@@ -68,7 +68,7 @@ SECTIONS = {
 
 
 def record(section: str, row: str, **cells: str) -> None:
-    """Fill cells of a row; underscores of a column's name stand for blanks."""
+    """Fill cells of a row; underscores in a column's name stand for spaces."""
     if not ALL_ENGINES:
         return  # the page has all versions or none
     CELLS.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def page() -> str:
     lines = [
         "# Compatibility",
         "",
-        "Written by `make test-engines`. A cell is filled only by a test that passed; `-` is what no test showed.",
+        "Written by `make test-engines`. A test fills a cell only after it passed; `-` means that no test showed it.",
     ]
     for section, (title, words, head, columns) in SECTIONS.items():
         lines += ["", f"## {title}", "", words, "", f"| {head} | {' | '.join(columns)} |"]

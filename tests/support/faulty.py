@@ -27,16 +27,17 @@ def install(folder: Path) -> Path:
 def register() -> None:
     from vllm_hitratio_plugin.engine import recorder, service
     from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
+    from vllm_hitratio_plugin.metrics import snapshot_folder
     from vllm_hitratio_plugin.monitor import Monitor
 
     class Clock:
-        monotonic = staticmethod(_breakable("hook", recorder.time.monotonic, float("nan")))
+        monotonic = staticmethod(_breakable("hook", time.monotonic, float("nan")))
 
-    recorder.time = Clock  # type: ignore[assignment]
+    setattr(recorder, "time", Clock)  # noqa: B010 (a name that the module does not export)
     _break(PrefixTree, "admit", "tree", None)
     _break(Monitor, "refresh", "fit", "as good as it gets")
     _break(service, "Exporter", "exporter", None)
-    _break(service.snapshots, "write", "snapshot", b"?")
+    _break(snapshot_folder, "write", "snapshot", b"?")
 
 
 def _break(owner: Any, name: str, fault: str, nonsense: object) -> None:

@@ -2,9 +2,9 @@
 
     python -m tests.support.one_ascend MODEL_FOLDER RESULT_FILE ours-first|theirs-first
 
-PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the patches, the
-schedulers and the scheduler's side of the connectors; made up are the model's answers, the news that a decoder has
-fetched a prompt's blocks, and what an external pool says it holds.
+PYTHONPATH has the repository, the stub of the device's libraries, vLLM-Ascend and vLLM. Real are the platform, the
+patches, the schedulers and the scheduler's side of the connectors; made up are the model's answers, the
+news that a decoder has fetched a prompt's blocks, and what an external pool says it holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import drive
-from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
+from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release, Reset
 
 BLOCK = 128
 
@@ -84,11 +84,15 @@ def two_turns(model: str, **arguments: Any) -> dict[str, Any]:
     one.run()
     one.add("turn-2", [*history, *(rng.randrange(256) for _ in range(300))])
     one.run()
-    records = [
-        [record.request.request_id, record.hit_tokens, record.external_tokens] if isinstance(record, Admission) else [record.request.request_id]
-        for record in seen.queue
-    ]
+    records = [_plain(record) for record in seen.queue]
     return {"class": [base.__name__ for base in type(one.scheduler).__mro__], "records": records, **_said(one)}
+
+
+def _plain(record: Record) -> list[Any]:
+    """A record without its time."""
+    assert not isinstance(record, Reset)
+    name = record.request.request_id
+    return [name, record.hit_tokens, record.external_tokens] if isinstance(record, Admission) else [name]
 
 
 def producer(model: str) -> dict[str, Any]:
@@ -122,8 +126,14 @@ def producer(model: str) -> dict[str, Any]:
         "released_at_finish": finished,
         "free_while_pinned": free_before,
         "held_while_pinned": held_before,
-        "hit_of_pinned": next(record.hit_tokens for record in seen.queue if isinstance(record, Admission) and record.request is again),
-        "pinned_seen": next(64 - record.free_blocks for record in seen.queue if isinstance(record, Admission) and record.request is again),
+        "hit_of_pinned": next(
+            record.hit_tokens for record in seen.queue if isinstance(record, Admission) and record.request is again
+        ),
+        "pinned_seen": next(
+            64 - record.free_blocks
+            for record in seen.queue
+            if isinstance(record, Admission) and record.request is again
+        ),
         "releases": releases,
         "free_after": manager.block_pool.get_num_free_blocks(),
         "held_after": one.service._monitor.running,
@@ -173,7 +183,11 @@ def external(model: str) -> dict[str, Any]:
         one.add(name, tokens)
         one.run()
     return {
-        "admitted": [[record.request.request_id, record.hit_tokens, record.external_tokens] for record in seen.queue if isinstance(record, Admission)],
+        "admitted": [
+            [record.request.request_id, record.hit_tokens, record.external_tokens]
+            for record in seen.queue
+            if isinstance(record, Admission)
+        ],
         **_said(one),
     }
 
@@ -188,7 +202,7 @@ def caching_off(model: str) -> dict[str, Any]:
 
 
 def mla() -> dict[str, Any]:
-    """A cache of DeepSeek's kind, which some versions replace a class for (ASCEND.md hazard H1)."""
+    """A cache of DeepSeek's kind, which some versions replace a class for (docs/vllm.md#vllm-ascend)."""
     import torch
     from vllm.v1 import kv_cache_interface
 

@@ -26,7 +26,6 @@ from vllm_hitratio_plugin.settings import Settings
 from vllm_hitratio_plugin.snapshot import OUTCOMES
 
 
-
 def trace() -> Iterator[tuple[str, list[int]]]:
     """220 prompts of 30 conversations, the same on every version: a shared preamble, growing histories."""
     rng = random.Random(7)
@@ -48,7 +47,15 @@ def plain(record: Record) -> list[Any]:
     """A record without its time."""
     if isinstance(record, Admission):
         request, hit, external = record.request, record.hit_tokens, record.external_tokens
-        return ["admit", request.request_id, record.prompt_tokens, hit, external, record.free_blocks, record.preemptions]
+        return [
+            "admit",
+            request.request_id,
+            record.prompt_tokens,
+            hit,
+            external,
+            record.free_blocks,
+            record.preemptions,
+        ]
     return ["release", record.request.request_id] if isinstance(record, Release) else ["reset"]
 
 

@@ -1,14 +1,16 @@
-"""An engine in virtual time: a block pool, the monitor beside it, and the snapshot that the plugin would publish."""
+"""An engine in virtual time: a block pool, its monitor, and the snapshot that the plugin would publish."""
 
 import time
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool
 from vllm_hitratio_plugin.snapshot import Snapshot
+
+T = TypeVar("T")
 
 Text = list[Hashable]
 
@@ -49,17 +51,17 @@ class VirtualEngine:
         """The same for chained ids."""
         self._key += 1
         self.now = time
-        pinned = self.pool.in_use_blocks
+        in_use = self.pool.in_use_blocks
         hit = self.pool.admit(self._key, tokens, ids)
         assert hit is not None
         hit_tokens = hit * self.block_size
-        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=pinned, **access))
+        self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=in_use, **access))
         self.pool.release(self._key)
         self.monitor.release(time, self._key)
         return hit_tokens
 
     def tell(self, time: float, tokens: int, ids: Sequence[Hashable], hit_tokens: int, **access: Any) -> None:
-        """A prompt of an engine that is not the pool: what it hit is given."""
+        """A prompt of an engine other than the pool, with the hit given."""
         self._key += 1
         self.now = time
         cached: int | None = access.pop("cached", None)
@@ -82,6 +84,12 @@ class VirtualEngine:
         return snapshot_of(self.monitor, **known | facts)
 
 
+def present(value: T | None) -> T:
+    """The value, which must not be absent."""
+    assert value is not None
+    return value
+
+
 def snapshot_of(monitor: Monitor, **facts: Any) -> Snapshot:
     """A snapshot of the monitor as it stands."""
     known: dict[str, Any] = {
@@ -89,7 +97,7 @@ def snapshot_of(monitor: Monitor, **facts: Any) -> Snapshot:
         "engine": "0",
         "version": "0.1.0",
         "vllm_version": "0.32.0",
-        "unhashed": monitor.unhashed,
+        "unhashed": "head",
         "wall_time": time.time(),
         "capacity_blocks": monitor.capacity_blocks,
         "block_size": monitor.block_size,

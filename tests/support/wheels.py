@@ -1,7 +1,7 @@
 """Engines of other versions: wheels (or sdists) fetched without their dependencies, unpacked without their binaries.
 
 The cache manager, the scheduler and the command line of vLLM are Python, so that is all a version needs to be tested in
-the environment of another one (VLLM.md, machine notes).
+the environment of another one (docs/compatibility.md).
 
     python -m tests.support.wheels            fetch all of them: build/vllm-wheels/
 """
@@ -36,7 +36,7 @@ VLLM = {
     "0.33.0": "vllm",
 }
 
-#: vLLM-Ascend and the vLLM it pairs with (ASCEND.md section 1).
+#: vLLM-Ascend and the vLLM it pairs with (docs/vllm.md#vllm-ascend).
 ASCEND = {"0.22.1rc1": "0.22.1", "0.23.0": "0.23.0", "0.30.0rc2": "0.30.0"}
 
 #: What older versions import and the environment of 0.32.0 has no more, pure Python.

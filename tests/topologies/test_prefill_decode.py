@@ -91,7 +91,7 @@ def test_a_conversation_over_both(pair: tuple[Server, Server, int]) -> None:
         answered = len(history) - 1  # the last token has no KV
         prompts += 1
     for server in (prefiller, decoder):
-        server.wait_for("all published", lambda server=server: server.value("hitratio_requests_total") == prompts)
+        server.wait_for("all published", lambda each=server: each.value("hitratio_requests_total") == prompts)  # type: ignore[misc]
     # On P the conversation's answers come back as prompt: only what was prompt before can hit.
     assert prefiller.value("hitratio_hit_tokens_total") == hits["P"] > 0
     assert decoder.value("hitratio_hit_tokens_total") == hits["D"] > hits["P"]
@@ -105,7 +105,9 @@ def test_a_conversation_over_both(pair: tuple[Server, Server, int]) -> None:
         )
     # P computed what it did not have, D loaded what P had computed and D did not have.
     external = decoder.value("hitratio_external_hit_tokens_total")
-    assert external == decoder.value("vllm:external_prefix_cache_hits_total") > 0
+    assert external is not None
+    assert external > 0
+    assert external == decoder.value("vllm:external_prefix_cache_hits_total")
     assert prefiller.value("hitratio_external_hit_tokens_total") == prefiller.value(
         "vllm:external_prefix_cache_hits_total"
     )

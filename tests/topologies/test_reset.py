@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.server import HOST
 from tests.support import compatibility
-from tests.support.real_server import HOST, serve
+from tests.support.real_server import serve
 
 pytestmark = [pytest.mark.engines, pytest.mark.server, pytest.mark.vllm, pytest.mark.timeout(600)]
 

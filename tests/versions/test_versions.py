@@ -16,14 +16,16 @@ from tests.support import compatibility, wheels
 from tests.support.engines import ALL_ENGINES
 from tests.support.repository import python_path
 
+pytestmark = pytest.mark.slow
+
 #: `make test` runs one release of either kind, `make test-engines` all.
 IN_EVERY_RUN = ("0.22.1", "0.24.0")
 VERSIONS = tuple(wheels.VLLM) if ALL_ENGINES else IN_EVERY_RUN
 
-#: The first release that takes partly filled blocks again at once (MODEL 4.2).
+#: The first release that takes partly filled blocks again at once (docs/vllm.md#the-free-queue-by-version).
 HEAD_FROM = (0, 24)
 
-#: The first release whose own counters count admissions, not lookups (VLLM.md section 3).
+#: The first release whose own counters count admissions, not lookups (docs/vllm.md#one-request-one-admission).
 ADMISSIONS_FROM = (0, 27)
 
 

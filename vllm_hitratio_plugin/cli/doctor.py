@@ -15,10 +15,10 @@ from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
-from vllm_hitratio_plugin.findings.wording import capacity, duration, percent
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.metrics.reader import Page
 from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
+from vllm_hitratio_plugin.wording import capacity, duration, percent
 
 _COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
 _WIDEST = 110
@@ -34,24 +34,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "urls",
         nargs="+",
         metavar="URL",
-        help="a vLLM server or the plugin's exporter: base address, /metrics or /hitratio; several are taken for a "
-        "fleet",
+        help="a vLLM server or the plugin's exporter: base address, /metrics or /hitratio; several form a fleet",
     )
-    parser.add_argument("--json", action="store_true", help="for programs; with --watch one line a look")
+    parser.add_argument("--json", action="store_true", help="for programs; with --watch one line each time")
     parser.add_argument(
         "--watch",
         nargs="?",
         const=10.0,
         type=pause,
         metavar="SECONDS",
-        help="look again and again (default: every 10 s)",
+        help="repeat (default: every 10 s)",
     )
     parser.add_argument("--timeout", type=pause, default=5.0, metavar="SECONDS", help="for an answer (default: 5)")
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)
-class Patient:
+class EngineReport:
     """One engine and what was found."""
 
     url: str
@@ -63,10 +62,10 @@ class Patient:
 
 
 @dataclass(frozen=True)
-class Report:
-    """One look at all servers."""
+class Diagnosis:
+    """The state of all servers at one moment."""
 
-    patients: list[Patient]
+    engines: list[EngineReport]
     fleet: dict[str, list[Finding]]
     """By model: what only several engines show together."""
     failures: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ class Report:
         """2 if a server did not answer, 1 if there is something to do."""
         if self.failures:
             return 2
-        everything = [finding for patient in self.patients for finding in patient.findings]
+        everything = [finding for engine in self.engines for finding in engine.findings]
         everything += [finding for findings in self.fleet.values() for finding in findings]
         return int(any(finding.severity in ("critical", "warning") for finding in everything))
 
@@ -87,13 +86,13 @@ class Report:
             "code": self.code,
             "engines": [
                 {
-                    "url": patient.url,
-                    "model_name": patient.model_name,
-                    "engine": patient.engine,
-                    "plugin": patient.snapshot is not None,
-                    "findings": [finding.to_dict() for finding in patient.findings],
+                    "url": engine.url,
+                    "model_name": engine.model_name,
+                    "engine": engine.engine,
+                    "plugin": engine.snapshot is not None,
+                    "findings": [finding.to_dict() for finding in engine.findings],
                 }
-                for patient in self.patients
+                for engine in self.engines
             ],
             "fleet": {model: [finding.to_dict() for finding in findings] for model, findings in self.fleet.items()},
             "failures": list(self.failures),
@@ -101,8 +100,8 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look once, or until interrupted."""
-    pages, failures = _look(options)
+    """Diagnose once, or until interrupted."""
+    pages, failures = _fetch_all(options)
     if not pages:
         _complain(failures)
         return 2
@@ -126,11 +125,11 @@ def run(options: argparse.Namespace) -> int:
             )
         _complain(failures)
         time.sleep(options.watch)
-        pages, failures = _look(options)
+        pages, failures = _fetch_all(options)
         report = replace(examine(pages, earlier), failures=failures)
 
 
-def _look(options: argparse.Namespace) -> tuple[dict[str, Page], tuple[str, ...]]:
+def _fetch_all(options: argparse.Namespace) -> tuple[dict[str, Page], tuple[str, ...]]:
     """Every server's page by address, and a sentence for each that gave none."""
     pages, failures = {}, []
     for url in dict.fromkeys(options.urls):
@@ -146,42 +145,42 @@ def _complain(failures: tuple[str, ...]) -> None:
         print(f"hitratio doctor: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
 
 
-def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Report:
-    """Diagnose every engine of every page, beside what its page said earlier."""
-    patients = []
+def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Diagnosis:
+    """Diagnose every engine of every page, given what its page said earlier."""
+    engines = []
     for url, page in pages.items():
         before = earlier.get(url)
         snapshots = {} if before is None else {(old.model_name, old.engine): old for old in before.snapshots}
         plain = {} if before is None else {(old.model_name, old.engine): old for old in before.without_plugin}
         for snapshot in page.snapshots:
             key = (snapshot.model_name, snapshot.engine)
-            patients.append(Patient(url, *key, snapshot, diagnose(snapshot, snapshots.get(key))))
+            engines.append(EngineReport(url, *key, snapshot, diagnose(snapshot, snapshots.get(key))))
         for counters in page.without_plugin:
             key = (counters.model_name, counters.engine)
-            patients.append(Patient(url, *key, None, [without_plugin(counters, plain.get(key))]))
-    return Report(patients, diagnose_fleet([patient.snapshot for patient in patients if patient.snapshot is not None]))
+            engines.append(EngineReport(url, *key, None, [without_plugin(counters, plain.get(key))]))
+    return Diagnosis(engines, diagnose_fleet([engine.snapshot for engine in engines if engine.snapshot is not None]))
 
 
 class Printer:
-    """A report as text, in colour where a person looks at it (https://no-color.org)."""
+    """A report as text, in colour on a terminal (https://no-color.org)."""
 
     def __init__(self) -> None:
         self._colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
 
-    def report(self, report: Report) -> str:
+    def report(self, report: Diagnosis) -> str:
         """The whole report."""
         parts = []
-        for patient in report.patients:
-            parts.append("\n".join([self._title(patient), *(self._finding(finding) for finding in patient.findings)]))
+        for engine in report.engines:
+            parts.append("\n".join([self._title(engine), *(self._finding(finding) for finding in engine.findings)]))
         for model, findings in report.fleet.items():
             parts.append("\n".join([self._paint("1", f"{model}, all engines"), *map(self._finding, findings)]))
         return "\n\n".join(parts)
 
-    def _title(self, patient: Patient) -> str:
-        name = f"{patient.model_name or 'vLLM'}, engine {patient.engine}, {patient.url}"
+    def _title(self, engine: EngineReport) -> str:
+        name = f"{engine.model_name or 'vLLM'}, engine {engine.engine}, {engine.url}"
         lines = [self._paint("1", name)]
-        snapshot = patient.snapshot
+        snapshot = engine.snapshot
         if snapshot is not None:
             lines.append(self._fold(headline(snapshot), "", ""))
         return "\n".join(lines)
@@ -191,7 +190,7 @@ class Printer:
         lines = [
             "",
             f"{self._paint(_COLORS[finding.severity] + ';7', label) if self._colored else f'[{label.strip()}]'} "
-            f"{self._paint('1', finding.rule)} {self._paint('2', f'({round(100 * finding.confidence)} % sure)')}",
+            f"{self._paint('1', finding.rule)} {self._paint('2', f'(confidence {round(100 * finding.confidence)} %)')}",
             self._fold(finding.summary, "  ", "  "),
         ]
         for heading, sentences, mark in (
@@ -221,7 +220,7 @@ class Printer:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """The figures that every conversation about a hit ratio begins with."""
+    """The main figures of one engine, in one line."""
     words = []
     estimate = snapshot.estimate
     if estimate is not None:
@@ -232,6 +231,6 @@ def headline(snapshot: Snapshot) -> str:
         ):
             if value is not None:
                 words.append(f"{name} {percent(value)}")
-        words.append(f"{estimate.requests:,} prompts in the last {duration(estimate.window_seconds)}")
+        words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
     return "; ".join(words)

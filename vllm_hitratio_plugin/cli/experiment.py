@@ -4,22 +4,25 @@ import argparse
 import csv
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vllm_hitratio_plugin.cli.errors import UsageError, usage
-from vllm_hitratio_plugin.cli.output import percent, points, print_json, print_table, seconds
+from vllm_hitratio_plugin.cli.output import print_json, print_table, seconds
 from vllm_hitratio_plugin.cli.progress import progress
-from vllm_hitratio_plugin.cli.replay import add_pool_arguments, add_response_argument, duration_law, result_json
+from vllm_hitratio_plugin.cli.replay import add_pool_arguments, add_response_argument, result_json
 from vllm_hitratio_plugin.cli.values import count
+from vllm_hitratio_plugin.wording import fixed_percent, signed_points
 
 if TYPE_CHECKING:
     from vllm_hitratio_plugin.replay.experiments.convergence import Point
-    from vllm_hitratio_plugin.replay.experiments.nonstationary import Outcome
+    from vllm_hitratio_plugin.replay.experiments.nonstationary import WindowedRun
     from vllm_hitratio_plugin.replay.experiments.paper import Run
     from vllm_hitratio_plugin.replay.turns import Turns
+
+Setting = TypeVar("Setting")
 
 EXPERIMENTS = ("paper-1", "paper-2", "convergence", "nonstationary")
 
@@ -29,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         choices=EXPERIMENTS,
-        help="paper-1: think times of 90 to 240 s at 1.5 conversations a second; paper-2: 0.5 to 2 a second at 135 s; "
+        help="paper-1: think times of 90 to 240 s at 1.5 conversations/s; paper-2: 0.5 to 2 conversations/s at 135 s; "
         "convergence: Algorithm 1 at growing capacity; nonstationary: sliding windows under a ramp, a wave and bursts",
     )
     parser.add_argument(
@@ -50,17 +53,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What an experiment has to say, in every form."""
+class Results:
+    """What an experiment measured, in every form."""
 
-    results: list[dict[str, Any]]
-    """JSON, one a setting."""
+    settings: list[dict[str, Any]]
+    """JSON, one per setting."""
 
     summary: dict[str, Any]
     """JSON, over all settings."""
 
     rows: list[dict[str, Any]]
-    """CSV, one a run."""
+    """CSV, one per run."""
 
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
@@ -71,7 +74,7 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run an experiment and print, write and draw what came out."""
+    """Run an experiment; print, write and draw its results."""
     from vllm_hitratio_plugin.replay.figures import FigureError, pyplot
     from vllm_hitratio_plugin.replay.pools.vllm_pool import VllmPoolError
 
@@ -82,11 +85,11 @@ def run(options: argparse.Namespace) -> None:
     make = {"convergence": _convergence, "nonstationary": _nonstationary}.get(options.name, _paper)
     conversations = _conversations(options.turn_lengths)
     with usage(ValueError, VllmPoolError):
-        report = make(options, conversations)
+        results = make(options, conversations)
     written: list[str] = []
     if options.out is not None:
         stem = Path(options.out) / options.name
-        written = [_write_csv(stem.with_name(f"{stem.name}.csv"), report.rows), *map(str, report.draw(stem))]
+        written = [_write_csv(stem.with_name(f"{stem.name}.csv"), results.rows), *map(str, results.draw(stem))]
     if options.json:
         setting = {
             "experiment": options.name,
@@ -97,9 +100,9 @@ def run(options: argparse.Namespace) -> None:
             "service_time": options.service_time,
             "response_time": options.response_time,
         }
-        print_json(setting | {"results": report.results, "summary": report.summary, "files": written})
+        print_json(setting | {"results": results.settings, "summary": results.summary, "files": written})
         return
-    print_table(report.columns, report.lines)
+    print_table(results.columns, results.lines)
     for path in written:
         print(f"wrote {path}", file=sys.stderr)
 
@@ -116,32 +119,28 @@ def _conversations(path: str | None) -> "list[Turns] | None":
     return conversations
 
 
-def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> Report:
+def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> Results:
     from vllm_hitratio_plugin.replay.experiments.paper import ESTIMATORS, SETTINGS, Scale, error_summary, run
     from vllm_hitratio_plugin.replay.figures import paper_figures
+    from vllm_hitratio_plugin.replay.law import parse_duration
 
     settings = SETTINGS[options.name]
-    service = duration_law(options.service_time)
-    response = duration_law(options.response_time)
+    service = parse_duration(options.service_time)
+    response = parse_duration(options.response_time)
     scale = Scale() if options.conversations is None else Scale(options.conversations // 5, options.conversations)
-    runs: list[Run] = []
-    with progress(len(settings) * options.seeds, "runs") as tick:
-        for setting in settings:
-            for seed in range(options.seeds):
-                runs.append(
-                    run(
-                        setting,
-                        seed,
-                        conversations=conversations,
-                        pool=options.pool,
-                        unhashed=options.unhashed,
-                        service=service,
-                        response=response,
-                        scale=scale,
-                    )
-                )
-                if tick is not None:
-                    tick(1)
+    runs: list[Run] = [
+        run(
+            setting,
+            seed,
+            conversations=conversations,
+            pool=options.pool,
+            unhashed=options.unhashed,
+            service=service,
+            response=response,
+            scale=scale,
+        )
+        for setting, seed in _each(settings, options.seeds)
+    ]
     results: list[dict[str, Any]] = []
     for setting in settings:
         group = [run for run in runs if run.setting == setting]
@@ -150,8 +149,8 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
         results.append(
             {
                 "arrival_rate": setting.arrival_rate,
-                "mean_gap_s": setting.mean_gap,
-                "measured_mean_gap_s": _mean(run.measured_gap for run in group),
+                "mean_gap_s": setting.mean_interarrival,
+                "measured_mean_gap_s": _mean(run.measured_interarrival for run in group),
                 "capacity_blocks": group[0].comparison.capacity_blocks,
                 "observed": observed,
                 "predicted": predicted,
@@ -160,7 +159,7 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
                 "largest_error": max(run.absolute_error("reuse_time") for run in group),
                 "characteristic_time_s": _mean(run.comparison.estimate.characteristic_time for run in group),
                 "runs": [
-                    {"seed": run.seed, "measured_mean_gap_s": run.measured_gap}
+                    {"seed": run.seed, "measured_mean_gap_s": run.measured_interarrival}
                     | result_json(run.comparison)
                     | {"predicted": run.predicted}
                     for run in group
@@ -168,8 +167,8 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
             }
         )
     first = options.name == "paper-1"
-    return Report(
-        results=results,
+    return Results(
+        settings=results,
         summary=error_summary(runs),
         rows=[_paper_row(run) for run in runs],
         columns=("λ0, 1/s", "μ, s", "actual", "prior", "posterior", "reuse time", "error, points", "T_C"),
@@ -177,17 +176,17 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
             (
                 f"{result['arrival_rate']:g}",
                 f"{result['mean_gap_s']:g}",
-                percent(result["observed"]),
-                *(percent(result["predicted"][name]) for name in ESTIMATORS),
-                points(result["error"]),
+                fixed_percent(result["observed"], 2),
+                *(fixed_percent(result["predicted"][name], 2) for name in ESTIMATORS),
+                signed_points(result["error"]),
                 seconds(result["characteristic_time_s"]),
             )
             for result in results
         ],
         draw=lambda stem: paper_figures(
             runs,
-            "mean_gap" if first else "arrival_rate",
-            "target mean gap μ, s" if first else "conversation arrival rate λ0, 1/s",
+            "mean_interarrival" if first else "arrival_rate",
+            "target mean interarrival time μ, s" if first else "conversation arrival rate λ0, 1/s",
             ("Experiment 1: λ0 = 1.5 /s" if first else "Experiment 2: μ = 135 s") + f", unhashed to {options.unhashed}",
             stem,
         ),
@@ -197,9 +196,9 @@ def _paper(options: argparse.Namespace, conversations: "list[Turns] | None") -> 
 def _paper_row(run: "Run") -> dict[str, Any]:
     row: dict[str, Any] = {
         "arrival_rate": run.setting.arrival_rate,
-        "mean_gap_s": run.setting.mean_gap,
+        "mean_gap_s": run.setting.mean_interarrival,
         "seed": run.seed,
-        "measured_mean_gap_s": run.measured_gap,
+        "measured_mean_gap_s": run.measured_interarrival,
         "observed": run.observed,
     }
     for name, value in run.predicted.items():
@@ -215,7 +214,7 @@ def _paper_row(run: "Run") -> dict[str, Any]:
     }
 
 
-def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None") -> Report:
+def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None") -> Results:
     from vllm_hitratio_plugin.replay.experiments.convergence import CAPACITIES, MEASURED, exponent, run
     from vllm_hitratio_plugin.replay.figures import convergence_figure
 
@@ -223,13 +222,10 @@ def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None
         raise UsageError("convergence is about Algorithm 1 and takes no --pool, --unhashed or --service-time")
     _refuse_response_time(options)
     measured = options.conversations or MEASURED
-    done: list[Point] = []
-    with progress(len(CAPACITIES) * options.seeds, "runs") as tick:
-        for capacity in CAPACITIES:
-            for seed in range(options.seeds):
-                done.append(run(capacity, seed, conversations=conversations, measured=measured))
-                if tick is not None:
-                    tick(1)
+    done: list[Point] = [
+        run(capacity, seed, conversations=conversations, measured=measured)
+        for capacity, seed in _each(CAPACITIES, options.seeds)
+    ]
     results: list[dict[str, Any]] = []
     for capacity in CAPACITIES:
         group = [point for point in done if point.capacity_blocks == capacity]
@@ -243,22 +239,24 @@ def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None
                 "characteristic_time_s": _mean(point.characteristic_time for point in group),
                 "mean_survival_s": _mean(point.mean_survival for point in group),
                 "survival_deviation_s": _mean(point.survival_deviation for point in group),
+                "bound": _mean(point.bound for point in group),
             }
         )
-    return Report(
-        results=results,
+    return Results(
+        settings=results,
         summary={
             "hit_ratio_error_exponent": exponent(done, lambda point: point.observed - point.predicted),
             "survival_deviation_exponent": exponent(done, lambda point: point.survival_deviation),
         },
         rows=[asdict(point) for point in done],
-        columns=("blocks", "h(N)", "h(∞)", "error, points", "T_C", "RMS of τ_C - T_C"),
+        columns=("blocks", "h(N)", "h(∞)", "error, points", "bound, points", "T_C", "RMS of τ_C - T_C"),
         lines=[
             (
                 f"{result['capacity_blocks']:,}",
-                percent(result["observed"]),
-                percent(result["predicted"]["mean_field"]),
-                points(result["error"]),
+                fixed_percent(result["observed"], 2),
+                fixed_percent(result["predicted"]["mean_field"], 2),
+                signed_points(result["error"]),
+                f"{100 * result['bound']:.1f}",
                 seconds(result["characteristic_time_s"]),
                 seconds(result["survival_deviation_s"]),
             )
@@ -268,44 +266,41 @@ def _convergence(options: argparse.Namespace, conversations: "list[Turns] | None
     )
 
 
-def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | None") -> Report:
+def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | None") -> Results:
     from vllm_hitratio_plugin.replay.experiments.nonstationary import CONVERSATIONS, SCENARIOS, WINDOWS, run
     from vllm_hitratio_plugin.replay.figures import nonstationary_figure
+    from vllm_hitratio_plugin.replay.law import parse_duration
 
     _refuse_response_time(options)
-    service = duration_law(options.service_time)
-    outcomes: list[Outcome] = []
-    with progress(len(SCENARIOS) * options.seeds, "runs") as tick:
-        for scenario in SCENARIOS:
-            for seed in range(options.seeds):
-                outcomes += run(
-                    scenario,
-                    seed,
-                    conversations=conversations,
-                    pool=options.pool,
-                    unhashed=options.unhashed,
-                    service=service,
-                    count=options.conversations or CONVERSATIONS,
-                )
-                if tick is not None:
-                    tick(1)
+    service = parse_duration(options.service_time)
+    runs: list[WindowedRun] = []
+    for scenario, seed in _each(SCENARIOS, options.seeds):
+        runs += run(
+            scenario,
+            seed,
+            conversations=conversations,
+            pool=options.pool,
+            unhashed=options.unhashed,
+            service=service,
+            count=options.conversations or CONVERSATIONS,
+        )
     results: list[dict[str, Any]] = []
     for scenario in SCENARIOS:
         for window in WINDOWS:
-            group = [o for o in outcomes if (o.scenario, o.window_seconds) == (scenario, window)]
+            group = [done for done in runs if (done.scenario, done.window_seconds) == (scenario, window)]
             results.append(
                 {
                     "scenario": scenario,
                     "arrivals": group[0].arrivals,
                     "window_s": window,
-                    "windows": sum(len(outcome.errors) for outcome in group),
-                    "mean_absolute_error": _mean(outcome.mean_absolute_error for outcome in group),
-                    "largest_error": max(outcome.largest_error for outcome in group),
-                    "coverage": _mean(outcome.coverage for outcome in group),
+                    "windows": sum(len(done.errors) for done in group),
+                    "mean_absolute_error": _mean(done.mean_absolute_error for done in group),
+                    "largest_error": max(done.largest_error for done in group),
+                    "coverage": _mean(done.coverage for done in group),
                 }
             )
-    return Report(
-        results=results,
+    return Results(
+        settings=results,
         summary={
             "mean_absolute_error": _mean(result["mean_absolute_error"] for result in results),
             "largest_error": max(result["largest_error"] for result in results),
@@ -313,17 +308,17 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
         },
         rows=[
             {
-                "scenario": outcome.scenario,
-                "window_s": outcome.window_seconds,
-                "seed": outcome.seed,
-                "time_s": look.time,
-                "observed": look.observed,
-                "reuse_time": look.predicted["reuse_time"],
-                "mean_field": look.predicted["mean_field"],
-                "difference_stderr": look.divergence_stderr,
+                "scenario": done.scenario,
+                "window_s": done.window_seconds,
+                "seed": done.seed,
+                "time_s": estimate.time,
+                "observed": estimate.observed,
+                "reuse_time": estimate.predicted["reuse_time"],
+                "mean_field": estimate.predicted["mean_field"],
+                "difference_stderr": estimate.divergence_stderr,
             }
-            for outcome in outcomes
-            for look in outcome.estimates
+            for done in runs
+            for estimate in done.estimates
         ],
         columns=("traffic", "window", "windows", "mean error, points", "largest", "95 % interval covers"),
         lines=[
@@ -333,12 +328,22 @@ def _nonstationary(options: argparse.Namespace, conversations: "list[Turns] | No
                 str(result["windows"]),
                 f"{100 * result['mean_absolute_error']:.2f}",
                 f"{100 * result['largest_error']:.2f}",
-                percent(result["coverage"], 1),
+                fixed_percent(result["coverage"]),
             )
             for result in results
         ],
-        draw=lambda stem: [nonstationary_figure(outcomes, stem)],
+        draw=lambda stem: [nonstationary_figure(runs, stem)],
     )
+
+
+def _each(settings: Collection[Setting], seeds: int) -> Iterator[tuple[Setting, int]]:
+    """Every setting with every seed, behind a progress bar."""
+    with progress(len(settings) * seeds, "runs") as tick:
+        for setting in settings:
+            for seed in range(seeds):
+                yield setting, seed
+                if tick is not None:
+                    tick(1)
 
 
 def _refuse_response_time(options: argparse.Namespace) -> None:

@@ -5,9 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vllm_hitratio_plugin.wording import NONE
+
 
 def print_json(value: object) -> None:
-    """Print JSON that every reader takes: no NaN and no infinity, null instead."""
+    """Print strict JSON: null instead of NaN and infinity."""
     print(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -25,19 +27,9 @@ def print_facts(facts: Sequence[tuple[str, str, str]]) -> None:
         print(f"{name:<{names}}  {value:>{values}}  {remark}".rstrip())
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    """A ratio as a percentage; a dash where it was not measured."""
-    return "-" if value is None else f"{100 * value:.{digits}f} %"
-
-
-def points(value: float | None) -> str:
-    """A signed difference of ratios, in hundredths."""
-    return "-" if value is None else f"{100 * value:+.2f}"
-
-
 def seconds(value: float | None) -> str:
-    """A duration; a dash where it was not measured or has no end."""
-    return "-" if value is None or math.isinf(value) else f"{value:,.1f} s"
+    """A duration with one decimal, for columns; a dash where it was not measured or has no end."""
+    return NONE if value is None or math.isinf(value) else f"{value:,.1f} s"
 
 
 def _finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``VLLM_PLUGINS``: one list for plugins of all kinds, so that naming only this one turns a hardware platform off."""
+"""``VLLM_PLUGINS`` is one list for plugins of all kinds: naming only this one turns a hardware platform off."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
-#: Groups whose plugins a platform needs; both are filtered by the same list (ASCEND.md section 2).
+#: Groups whose plugins a platform needs; both are filtered by the same list (docs/vllm.md#how-plugins-load).
 _PLATFORMS = "vllm.platform_plugins"
 _GENERAL = "vllm.general_plugins"
 
 
 def advice(env: Mapping[str, str] | None = None) -> str | None:
-    """What is wrong with the list and which list works, in one sentence; None where it is unset or complete.
+    """One sentence on what the list leaves out and which list works; None where it is unset or complete.
 
-    Wrong is a list that leaves out a plugin of a distribution that brings a platform, such as vllm-ascend: vLLM then
-    finds no device, or the platform's connectors and patches are missing.
+    A list is incomplete if it leaves out a plugin of a distribution that provides a platform, such as vllm-ascend. vLLM
+    then finds no device, or lacks the platform's connectors and patches.
     """
     env = os.environ if env is None else env
     listed = env.get("VLLM_PLUGINS")
     if listed is None:
         return None
-    # Exactly as vLLM reads it: blanks are part of a name.
+    # As vLLM reads it: spaces are part of a name.
     allowed = listed.split(",")
     platforms = entry_points(group=_PLATFORMS)
     brought = {entry.dist.name for entry in platforms if entry.dist is not None}
@@ -36,6 +36,6 @@ def advice(env: Mapping[str, str] | None = None) -> str | None:
     works = ",".join([*names, *missing])
     whose = ", ".join(sorted(name.replace("_", "-") for name in brought))
     return (
-        f"VLLM_PLUGINS leaves out {', '.join(missing)} of {whose}, which does not work without: "
+        f"VLLM_PLUGINS leaves out {', '.join(missing)} of {whose}, which needs all of its plugins: "
         f"unset VLLM_PLUGINS, or use VLLM_PLUGINS={works}"
     )

@@ -25,7 +25,7 @@ def add_to(arg_utils: ModuleType) -> None:
         @functools.wraps(original)
         def add_cli_args(parser: Any, *args: Any, **kwargs: Any) -> Any:
             parser = original(parser, *args, **kwargs)
-            # One day vLLM may own --plugin; the environment variables still work then.
+            # If a later vLLM has its own --plugin, the environment variables still work.
             with contextlib.suppress(argparse.ArgumentError):
                 add_options(parser)
             return parser
@@ -38,17 +38,17 @@ def add_to(arg_utils: ModuleType) -> None:
 def add_options(parser: Any) -> None:
     """Add the options to an argparse parser. Their values go to the environment, never into the namespace.
 
-    vLLM hands its namespace to other processes and hashes parts of its configuration into the compile cache; the
-    environment reaches every process and changes nothing of that.
+    vLLM passes its namespace to other processes and hashes parts of its configuration into the key of the compile
+    cache. The environment reaches every process and changes neither.
     """
-    group = parser.add_argument_group("hitratio", "Predicted against observed prefix-cache hit ratio")
+    group = parser.add_argument_group("hitratio", "Predicted and observed prefix-cache hit ratio")
     group.add_argument(
         "--plugin",
         action=_Enable,
         choices=["hitratio"],
         default=argparse.SUPPRESS,
         dest=argparse.SUPPRESS,
-        help="enable a plugin by name; repeatable",
+        help="enable a plugin by name; may be repeated",
     )
     for option in OPTIONS:
         group.add_argument(
@@ -64,9 +64,9 @@ def add_options(parser: Any) -> None:
 
 
 def announce() -> None:
-    """Give the processes of this server one folder to pass snapshots in, named in the environment they inherit.
+    """Name one folder for the snapshots of this server's processes, in the environment that they inherit.
 
-    Only the name is chosen here: the engine makes the folder, readable by its user alone, when it has something to say.
+    This only chooses the name. The engine creates the folder, readable by its user alone, with its first snapshot.
     """
     if not os.environ.get(SNAPSHOT_DIR):
         folder = os.path.join(tempfile.gettempdir(), f"hitratio-{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}")
@@ -75,7 +75,7 @@ def announce() -> None:
 
 
 def _remove(folder: str, owner: int) -> None:
-    # Forked children run their parent's exit handlers, too.
+    # Forked children also run their parent's exit handlers.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -119,8 +119,8 @@ class _Remember(argparse.Action):
 
 
 def unused() -> str | None:
-    """What to say where settings were given and the plugin is off, in one line."""
+    """One line to log where settings are given and the plugin is off; otherwise None."""
     given = sorted(option.variable for option in OPTIONS if os.environ.get(option.variable))
     if not given or enabled():
         return None
-    return f"{', '.join(given)}: without effect, since the plugin is off; add --plugin hitratio (or {ENABLED}=1)"
+    return f"{', '.join(given)}: without effect because the plugin is off; add --plugin hitratio (or set {ENABLED}=1)"

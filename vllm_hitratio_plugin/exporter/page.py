@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from vllm_hitratio_plugin import svg
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME, Estimate, Snapshot
 from vllm_hitratio_plugin.wording import capacity, count, duration, fixed_percent, percent
 
@@ -47,7 +47,7 @@ class _Outcome:
 
 def render(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
     """The page; every text from the engine is escaped."""
-    traffic = Traffic.of(snapshot)
+    period = Period.of(snapshot)
     estimate = snapshot.estimate
     return _PAGES.get_template("status.html.j2").render(
         name=f"{snapshot.model_name}, engine {snapshot.engine}",
@@ -56,8 +56,8 @@ def render(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
         svg_style=Markup(svg.STYLE),
         cards=[] if estimate is None else _cards(estimate, snapshot.modelled),
         findings=findings,
-        outcomes=_outcomes(traffic),
-        outcomes_title=f"Outcomes of {count(traffic.prompt_blocks, 'prompt block')} {traffic.window}",
+        outcomes=_outcomes(period),
+        outcomes_title=f"Outcomes of {count(period.prompt_blocks, 'prompt block')} {period.window}",
         curve=_curve(estimate) if estimate is not None and snapshot.modelled else None,
         version=snapshot.version,
         vllm_version=snapshot.vllm_version,
@@ -94,10 +94,10 @@ def _ratio(value: float | None) -> str:
     return fixed_percent(value, none="")
 
 
-def _outcomes(traffic: Traffic) -> list[_Outcome]:
-    if not traffic.prompt_blocks:
+def _outcomes(period: Period) -> list[_Outcome]:
+    if not period.prompt_blocks:
         return []
-    shares = {name: traffic.share(name) for name in _MEANINGS}
+    shares = {name: period.share(name) for name in _MEANINGS}
     return [_Outcome(name, share, percent(share), _MEANINGS[name]) for name, share in shares.items()]
 
 

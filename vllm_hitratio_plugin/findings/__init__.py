@@ -1,4 +1,4 @@
-"""Why is it so: rules over snapshots, each a pure function that gives a finding in words, or nothing."""
+"""Why the hit ratio is what it is: rules over snapshots. Each is a pure function that returns a finding or None."""
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet

@@ -1,72 +1,67 @@
-"""The cache is too small for the pauses between turns."""
+"""The cache is too small for the reuse times of its traffic."""
 
-from vllm_hitratio_plugin.findings.curve import capacity_surviving, knee
+from collections.abc import Sequence
+
+from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.findings.wording import capacity, count, duration, percent, points
-from vllm_hitratio_plugin.snapshot import INTERARRIVAL_BOUNDS, Counters, Estimate, Snapshot
+from vllm_hitratio_plugin.findings.period import Period
+from vllm_hitratio_plugin.snapshot import INTERARRIVAL_BOUNDS, Estimate, Snapshot
+from vllm_hitratio_plugin.wording import capacity, count, duration, percent, points
 
 _NOTABLE = 0.005
 _BAD = 0.03
 _PAUSE_S = 300.0
 
 
-def capacity_bound(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
-    """Fires by the share of prompt blocks that an exact LRU of this capacity lost, too."""
-    evicted = traffic.share("capacity")
-    if evicted < _NOTABLE:
+def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
+    """Fires by the share of prompt blocks that an exact LRU of this capacity has evicted, too."""
+    evicted, estimate = period.share("capacity"), snapshot.estimate
+    lost = evicted
+    if estimate is not None and estimate.observed is not None and estimate.ceiling is not None:
+        # An engine that does better than LRU has lost less, and so has today's traffic where totals are older.
+        lost = min(evicted, estimate.ceiling - estimate.observed)
+    if lost < _NOTABLE:
         return None
-    estimate, now = snapshot.estimate, snapshot.capacity_blocks
-    met = (
-        estimate is not None
-        and estimate.target is not None
-        and estimate.observed is not None
-        and estimate.observed >= estimate.target
-    )
+    counters = period.counters
+    tier = counters.external_hit_tokens / counters.prompt_tokens if counters.prompt_tokens else 0.0
     evidence = [
-        f"{percent(evicted)} of the prompt blocks {traffic.window} had been cached and were evicted before they were "
-        "asked "
-        f"for again; an ideal LRU of {count(now, 'block')} loses them, too. {percent(traffic.share('hit'))} were hit, "
-        f"{percent(traffic.share('cold'))} had never been seen, "
-        f"{percent(traffic.share('partial'))} were parts of blocks.",
+        f"{percent(evicted)} of the prompt blocks {period.window} had been cached and were evicted before they were "
+        f"needed again; an exact LRU of {count(snapshot.capacity_blocks, 'block')} evicts them, too. "
+        f"{percent(period.share('hit'))} were hits, {percent(period.share('compulsory'))} compulsory misses, "
+        f"{percent(period.share('partial'))} partial blocks.",
     ]
     actions = []
-    gain = evicted
+    met = False
     if estimate is not None:
         if estimate.observed is not None and estimate.ceiling is not None:
             evidence.append(
-                f"Hit ratio {percent(estimate.observed)} at {capacity(now, snapshot.block_bytes)}; unlimited memory "
-                "would give "
-                f"{percent(estimate.ceiling)}."
+                f"The hit ratio is {percent(estimate.observed)} at "
+                f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)}; the infinite-cache hit ratio (the "
+                f"ceiling) is {percent(estimate.ceiling)}."
             )
-        evidence += _survival(estimate, traffic.counters, snapshot)
-        evidence += _target(estimate, snapshot)
-        size = knee(estimate.curve)
-        if size is not None and size > now:
-            ratio = estimate.curve[size]
-            actions.append(
-                f"Give the cache {capacity(size, snapshot.block_bytes)}, {size / now:.1f} × today's: predicted "
-                f"{percent(ratio)}"
-                + (
-                    ", the largest capacity looked at."
-                    if size == max(estimate.curve)
-                    else "; beyond that little is gained."
-                )
-            )
+        met = estimate.target is not None and estimate.observed is not None and estimate.observed >= estimate.target
+        evidence += [*_characteristic_time(estimate, period, snapshot), *_target(estimate, snapshot)]
+        actions += _knee(estimate, snapshot)
+    if tier:
+        evidence.append(
+            f"A second tier served another {percent(tier)} of the prompt tokens {period.since}. That may be part of "
+            "what the local cache lost."
+        )
     actions += [
-        "More memory for KV: --gpu-memory-utilization, --kv-cache-dtype fp8, more workers, or a second tier in host "
-        "memory.",
-        "Less traffic for each replica, with conversations kept on their replica: half the traffic is worth twice "
-        "the blocks.",
+        "Give KV more memory: --gpu-memory-utilization, --kv-cache-dtype fp8 or more workers"
+        + (", or a larger second tier." if tier else ", or add a second tier in host memory."),
+        "Send each replica less traffic and keep conversations on their replica: half the traffic has the effect of "
+        "twice the blocks.",
     ]
     return Finding(
         rule="capacity-bound",
-        severity="warning" if evicted >= _BAD and not met else "info",
+        severity="warning" if lost >= _BAD and not met else "info",
         confidence=0.95,
-        summary=f"The cache is too small for this traffic: {points(evicted)} of hit ratio are lost to eviction.",
+        summary=f"The cache is too small for this traffic: eviction costs {points(lost)} of hit ratio"
+        + (" in the local cache." if tier else "."),
         evidence=tuple(evidence),
         causes=(
-            "Conversations pause longer than an unused block survives.",
+            "Conversations pause for longer than an unused block stays cached.",
             "One-off prompts push histories out.",
             "The working set of active conversations is larger than the cache.",
         ),
@@ -77,40 +72,57 @@ def capacity_bound(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
             "hitratio_characteristic_time_seconds",
             "hitratio_recommended_capacity_blocks",
         ),
-        loss=gain,
+        loss=lost,
     )
 
 
-def _survival(estimate: Estimate, counters: Counters, snapshot: Snapshot) -> list[str]:
-    survival = estimate.characteristic_time
-    if survival is None:
+def _characteristic_time(estimate: Estimate, period: Period, snapshot: Snapshot) -> list[str]:
+    time = estimate.characteristic_time
+    if time is None:
         return []
-    words = f"An unused block survives {duration(survival)} (T_C)"
-    longer = _longer(counters.interarrival_buckets, survival)
+    words = f"An unused block stays cached for {duration(time)} (the characteristic time T_C)"
+    longer = _longer(period.counters.interarrival_buckets, time)
     if longer is not None:
-        words += f"; {percent(longer)} of the pauses between turns are longer"
-    if survival < _PAUSE_S:
-        words += f"; a pause of {_PAUSE_S:.0f} s is evicted"
+        words += f"; {percent(longer)} of the interarrival times within conversations are longer"
+    sentences = [f"{words}."]
+    if time < _PAUSE_S:
+        words = f"A history that pauses for {_PAUSE_S:.0f} s is evicted"
         enough = capacity_surviving(estimate.characteristic_times, _PAUSE_S)
         if enough is not None:
-            words += f", {capacity(enough, snapshot.block_bytes)} would survive it"
-    return [f"{words}."]
+            words += f"; {capacity(enough, snapshot.block_bytes)} would keep it"
+        sentences.append(f"{words}.")
+    return sentences
 
 
 def _target(estimate: Estimate, snapshot: Snapshot) -> list[str]:
     if estimate.target is None or estimate.reachable is None:
         return []
     if estimate.recommended_blocks is None:
-        return [f"The target of {percent(estimate.target)} is out of reach at any capacity."]
+        return [f"No capacity reaches the target of {percent(estimate.target)}."]
     return [
-        f"The target of {percent(estimate.target)} takes "
+        f"The target of {percent(estimate.target)} needs "
         f"{capacity(estimate.recommended_blocks, snapshot.block_bytes)}, "
         f"{estimate.recommended_blocks / snapshot.capacity_blocks:.2f} × today's."
     ]
 
 
-def _longer(buckets: list[int], seconds: float) -> float | None:
-    """Share of the pauses beyond ``seconds``, linear within a bucket."""
+def _knee(estimate: Estimate, snapshot: Snapshot) -> list[str]:
+    """What `hitratio plan` calls the knee, where that is more than today's capacity."""
+    if estimate.ceiling is None:
+        return []
+    size = knee_of(estimate.curve, estimate.ceiling, estimate.in_use_blocks or 0.0)
+    ratio = None if size is None else ratio_at(estimate.curve, size)
+    if size is None or ratio is None or size <= snapshot.capacity_blocks:
+        return []
+    another = "GiB" if snapshot.block_bytes else "block"
+    return [
+        f"Give the cache {capacity(size, snapshot.block_bytes)}, {size / snapshot.capacity_blocks:.1f} × today's: "
+        f"predicted {percent(ratio)}. Beyond that, another {another} gains less than on average."
+    ]
+
+
+def _longer(buckets: Sequence[int], seconds: float) -> float | None:
+    """Share of the interarrival times beyond ``seconds``, linear within a bucket."""
     total = sum(buckets)
     if not total:
         return None

@@ -1,4 +1,4 @@
-"""A finding: one reason why the hit ratio is what it is, with the numbers that say so."""
+"""A finding: one reason why the hit ratio is what it is, with the numbers that show it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Finding:
     """One finding, in words that need no knowledge of the model."""
 
     rule: str
-    """Name of the rule, stable: scripts may match it."""
+    """The rule's id. It is stable, so scripts may match it; docs/findings.md describes each."""
     severity: Severity
-    """critical: nothing can be hit, or nothing is measured; warning: something to do; info: something to know."""
+    """critical: nothing can hit, or much of what should hit is lost; warning: act on it; info: know it."""
     confidence: float
-    """0 to 1: how sure the cause is, given the evidence."""
+    """0 to 1: how certain the cause is, given the evidence."""
     summary: str
     """One sentence."""
     evidence: tuple[str, ...] = ()
@@ -28,11 +28,11 @@ class Finding:
     causes: tuple[str, ...] = ()
     """Likely causes, the likeliest first."""
     actions: tuple[str, ...] = ()
-    """What to do, the first thing first."""
+    """What to do, in this order."""
     metrics: tuple[str, ...] = ()
     """Where to look further."""
     loss: float | None = None
-    """Share of the prompt blocks that this costs, at the most; None where it can't be told."""
+    """Upper bound of the hit ratio that this costs; None where it is unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -40,7 +40,7 @@ class Finding:
 
 
 def ranked(findings: list[Finding]) -> list[Finding]:
-    """Worst first; of one severity, what costs most and is surest first, and the given order last."""
+    """By severity, then by loss times confidence; findings that tie keep the given order."""
     return sorted(
         findings, key=lambda finding: (SEVERITIES.index(finding.severity), -(finding.loss or 0.0) * finding.confidence)
     )

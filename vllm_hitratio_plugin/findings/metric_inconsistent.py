@@ -1,18 +1,18 @@
 """A hit ratio that can't be true."""
 
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
-from vllm_hitratio_plugin.findings.wording import percent, points
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.wording import percent, points
 
 _TOLERANCE = 0.02
 _LEAST_TOKENS = 10_000
-#: Our counters are up to one refresh older than vLLM's: what came meanwhile must not weigh.
+#: The plugin's counters are up to one refresh older than vLLM's. In a longer window, that difference is negligible.
 _LEAST_SECONDS = 100.0
 
 
-def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
-    """Fires where more was hit than had ever been seen, or where vLLM's own counters tell another story than ours."""
+def metric_inconsistent(snapshot: Snapshot, period: Period) -> Finding | None:
+    """Fires where hits exceed what had been seen before, or where vLLM's counters and the plugin's disagree."""
     evidence = [words for words in (_above_ceiling(snapshot), _vllm_differs(snapshot)) if words]
     if not evidence:
         return None
@@ -23,13 +23,13 @@ def metric_inconsistent(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         summary="Two figures of the hit ratio contradict each other, so one of them counts something else.",
         evidence=tuple(evidence),
         causes=(
-            "Double counting: some vLLM versions count a waiting request at every look-up, and a preempted one again.",
-            "The plugin started, or started anew, later than vLLM's counters did.",
+            "Double counting: some vLLM versions count a waiting request at every lookup, and a preempted one again.",
+            "The plugin started, or started again, later than vLLM's counters.",
             "A KV connector's hits are counted as local ones.",
-            "A burst within the last 15 s: the plugin's counters are refreshed that often, vLLM's at once. Look again.",
+            "There was a burst in the last 15 s. vLLM counts at once, the plugin at its next refresh. Look again.",
         ),
         actions=(
-            "Trust the plugin's figure: it counts each admitted prompt once, at its admission.",
+            "Trust the plugin's figure: it counts each request once, when it is admitted.",
             "Compare increases over the same minutes, not totals since the start.",
         ),
         metrics=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "hitratio_hit_tokens_total"),
@@ -45,8 +45,7 @@ def _above_ceiling(snapshot: Snapshot) -> str | None:
         return None
     return (
         f"Observed {percent(estimate.observed)}, but only {percent(estimate.ceiling)} of the prompt blocks had been "
-        "seen "
-        "before: no cache hits more than that."
+        "seen before. No cache can hit more than that."
     )
 
 
@@ -63,12 +62,9 @@ def _vllm_differs(snapshot: Snapshot) -> str | None:
         return None
     ceiling = counters.ceiling_hit_blocks / counters.prompt_blocks if snapshot.modelled else None
     words = (
-        f"vLLM's own counters say {percent(theirs)} of {vllm.queries:,.0f} tokens since the start, the admitted "
-        "prompts "
-        f"{percent(ours)} of {counters.prompt_tokens:,}: {points(abs(theirs - ours))} apart"
+        f"Since the start, vLLM's own counters say {percent(theirs)} of {vllm.queries:,.0f} tokens; the admitted "
+        f"requests had {percent(ours)} of {counters.prompt_tokens:,}. They differ by {points(abs(theirs - ours))}"
     )
     if ceiling is not None and theirs > ceiling + _TOLERANCE:
-        words += (
-            f"; {percent(theirs)} is above the ceiling of {percent(ceiling)}, so that figure counts something twice"
-        )
+        words += f". {percent(theirs)} is above the ceiling of {percent(ceiling)}, so it counts something twice"
     return f"{words}."

@@ -3,14 +3,14 @@
 import time
 
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.traffic import Traffic
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import Snapshot
 
-#: A fit older than this says nothing about now, s; the alert goes by the same number.
+#: Age of the last fit from which on it no longer describes the present, s. The alert uses the same number.
 STALE_SECONDS = 900.0
 
 
-def stale(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
+def stale(snapshot: Snapshot, period: Period) -> Finding | None:
     """Fires where the last fit is older than the alert on stale figures allows."""
     if snapshot.fit_time is None:
         return None
@@ -21,12 +21,12 @@ def stale(snapshot: Snapshot, traffic: Traffic) -> Finding | None:
         rule="stale",
         severity="warning",
         confidence=0.95,
-        summary=f"The figures are {age / 60:.0f} minutes old: what is said here was true then.",
-        evidence=(f"The last fit was {age:,.0f} s ago; more than {STALE_SECONDS:.0f} s is too long.",),
+        summary=f"The figures are {age / 60:.0f} minutes old. All findings describe the engine as it was then.",
+        evidence=(f"The last fit was {age:,.0f} s ago; the limit is {STALE_SECONDS:.0f} s.",),
         causes=(
-            "The engine or the plugin's thread stands still.",
-            "The clocks of this machine and the engine's differ.",
+            "The engine or the plugin's thread has stopped.",
+            "The clocks of this machine and of the engine's machine differ.",
         ),
-        actions=("Look into vLLM's log for lines that start with 'hitratio:', and whether the engine answers at all.",),
+        actions=("Look in vLLM's log for lines that start with 'hitratio:', and check that the engine still answers.",),
         metrics=("hitratio_last_fit_timestamp_seconds",),
     )

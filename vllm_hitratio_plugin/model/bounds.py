@@ -1,4 +1,4 @@
-"""How far a cache of finite size may be from its mean field: (16), (17), (22), (26), (33).
+"""How far a finite cache may be from its mean field: (16), (17), (22), (26), (33) (docs/model.md#finite-n-bounds).
 
 Scaling. In the paper the traffic grows with the cache: the system of size N has the arrival rate λ0^(N) = N λ0. A real
 system has one capacity N and one physical rate Λ, so the paper's rate is λ0 = Λ / N, its d is our d / N, and ε in (16),
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from vllm_hitratio_plugin.model.conversation import ConversationSample
-from vllm_hitratio_plugin.model.interarrival import Array, Interarrival
+from vllm_hitratio_plugin.model.conversation_sample import ConversationSample
+from vllm_hitratio_plugin.model.interarrival import Interarrival
 from vllm_hitratio_plugin.model.mean_field import MeanField
+from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.model.workload import checked
 
 
@@ -103,16 +103,21 @@ class FiniteBounds:
             self._theta, lifetimes, np.log(counts / counts.sum()) + 2 * np.log(lifetimes)
         )
 
-    def moment_generating_function(self, theta: npt.ArrayLike) -> Array:
-        """E[e^{θB}] of the sample, shape of ``theta`` (1/blocks); infinite where it overflows."""
-        values = np.multiply.outer(np.asarray(theta, dtype=np.float64), self.sample.lifetimes)
-        with np.errstate(over="ignore"):
-            return np.asarray(np.exp(values).mean(axis=-1))
-
     def variance(self, time: float) -> float:
         """V_T = λ0 T E[B²] + λ0 μ_W E[(M-1) B²] (42), blocks: N · Var(D_N(t) / N) ≤ V_T for t ≤ T seconds."""
         time = checked("time", time, at_least=0)
         return self.unit_rate * (time * self.second_moment + self.interarrival.mean * self.turns_second_moment)
+
+    def all(self, share: float = 0.1) -> dict[str, Bound]:
+        """Every bound, on deviations of more than ``share`` of N, or of T_C, within T_C."""
+        time = self.characteristic_time
+        return {
+            "displacement": self.displacement(time, share),
+            "displacement_path": self.displacement_path(time, share),
+            "eviction_time": self.eviction_time(1, share * time),
+            "hit_ratio": self.hit_ratio(),
+            "hit_ratio_exact_tail": self.hit_ratio(tail="exact"),
+        }
 
     def displacement(self, time: float, epsilon: float) -> Bound:
         """(16), (67): P(|D_N(t)/N - d(t)| > ε) ≤ V_t / (N ε²), at ``time`` t in seconds; ε a share of the cache.
@@ -176,7 +181,7 @@ class FiniteBounds:
         total = self.sample.history_workload
         levels = np.arange(1, reusable.size + 1)
         roots = np.cumsum(self.sample.root_second_moment_by_turn(hashable=self.hashable))[:-1]  # K_J
-        # T > T_C + ε may be as close to it as one likes, and V_T is continuous in T: it is taken there.
+        # T > T_C + ε may be arbitrarily close to it, and V_T is continuous in T: it is taken there.
         epsilon = self.characteristic_time * np.geomspace(1e-6, 1 - 1e-9, 600)
         spread, size, theta = self._concentration(epsilon)
         smooth = self.interarrival.lipschitz * np.multiply.outer(epsilon, reusable) / total

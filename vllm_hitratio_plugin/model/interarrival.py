@@ -1,23 +1,26 @@
 """The interarrival time W: seconds between a prompt and the next prompt of the same conversation, with CDF F.
 
-The mean field needs of F only the CDF, its tail integral ∫_0^t (1 - F(u)) du = E[min(W, t)], and for the inverse
-problem the quantile. scipy is imported inside the methods that need it: the serving process imports this module too.
+The mean field needs only three functions of F: the CDF, its tail integral ∫_0^t (1 - F(u)) du = E[min(W, t)], and, for
+the inverse problem, the quantile. The serving process imports this module, so scipy is imported on first use only.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.model.workload import checked
 
-Array = npt.NDArray[np.float64]
 T = TypeVar("T", float, Array)
 """A float, or an array of any shape: the answer has the shape of the question."""
+
+Family = Literal["lognormal", "gamma", "weibull"]
 
 
 class Interarrival(Protocol):
@@ -53,13 +56,8 @@ def _each(function: Callable[[Array], Array], value: T) -> T:
     return cast(T, answer if array.ndim else float(answer))
 
 
-def _up_to(mean_below: Array, t: Array, tail: Array) -> Array:
-    """E[min(W, t)] from E[W; W ≤ t] and P(W > t); the limit at t = inf is the mean."""
-    return np.asarray(mean_below + np.where(tail > 0, t * tail, 0.0))
-
-
 class _Distribution(ABC):
-    """The edges that all distributions share: floats and arrays, t < 0, p outside [0, 1], inverse-transform draws."""
+    """What all distributions share: floats and arrays, t < 0, p outside [0, 1], inverse-transform draws."""
 
     @abstractmethod
     def _cdf(self, t: Array) -> Array: ...
@@ -96,7 +94,12 @@ class _Distribution(ABC):
 
 @dataclass(frozen=True)
 class Exponential(_Distribution):
-    """F(t) = 1 - exp(-t / mean): the paper's prior (appendix E) and the SCM's law."""
+    """F(t) = 1 - exp(-t / mean): the law the paper assumes (appendix E).
+
+    Example:
+        >>> round(Exponential(135.0).cdf(135.0), 4)
+        0.6321
+    """
 
     mean: float
     """μ_F, seconds, above 0."""
@@ -120,224 +123,91 @@ class Exponential(_Distribution):
 
 
 @dataclass(frozen=True)
-class LogNormal(_Distribution):
-    """log W is normal with mean log(median) and standard deviation ``sigma``."""
+class Parametric(_Distribution):
+    """A log-normal, gamma or Weibull law, by its mean: scipy's distributions and their size-biased counterparts.
 
-    median: float
-    """Seconds, above 0."""
-    sigma: float
-    """Standard deviation of log W, above 0."""
+    E[W; W ≤ t] = E[W] · P(W' ≤ t), where the density of the size-biased W' is proportional to that of W times t. Each
+    of the three families has a W' that scipy knows, so the tail integral needs no quadrature.
 
-    def __post_init__(self) -> None:
-        checked("median", self.median, above=0)
-        checked("sigma", self.sigma, above=0)
+    Example:
+        >>> law = Parametric("weibull", 135.0, 1.0)
+        >>> round(law.tail_integral(135.0), 4) == round(Exponential(135.0).tail_integral(135.0), 4)
+        True
+    """
 
-    @classmethod
-    def from_mean(cls, mean: float, sigma: float) -> "LogNormal":
-        """The one with this mean, seconds."""
-        return cls(checked("mean", mean, above=0) * math.exp(-(sigma**2) / 2), sigma)
-
-    @property
-    def mean(self) -> float:
-        """E[W], seconds."""
-        return self.median * math.exp(self.sigma**2 / 2)
-
-    @property
-    def lipschitz(self) -> float:
-        """The density at the mode, median · exp(-sigma²)."""
-        return math.exp(self.sigma**2 / 2) / (self.median * self.sigma * math.sqrt(2 * math.pi))
-
-    def _cdf(self, t: Array) -> Array:
-        from scipy.special import ndtr
-
-        return np.asarray(ndtr(np.log(t / self.median) / self.sigma))
-
-    def _tail_integral(self, t: Array) -> Array:
-        from scipy.special import ndtr
-
-        z = np.log(t / self.median) / self.sigma
-        return _up_to(self.mean * ndtr(z - self.sigma), t, ndtr(-z))
-
-    def _quantile(self, p: Array) -> Array:
-        from scipy.special import ndtri
-
-        return np.asarray(self.median * np.exp(self.sigma * ndtri(p)))
-
-
-@dataclass(frozen=True)
-class Gamma(_Distribution):
-    """The gamma law: density proportional to t^(shape-1) exp(-t / scale)."""
-
+    family: Family
+    mean: float
+    """E[W], seconds, above 0."""
     shape: float
-    """Above 0; 1 is the exponential."""
-    scale: float
-    """Seconds, above 0."""
+    """Shape of the gamma or Weibull law (1: exponential), or the standard deviation of log W; above 0."""
 
     def __post_init__(self) -> None:
+        checked("mean", self.mean, above=0)
         checked("shape", self.shape, above=0)
-        checked("scale", self.scale, above=0)
-
-    @classmethod
-    def from_mean(cls, mean: float, shape: float) -> "Gamma":
-        """The one with this mean, seconds."""
-        return cls(shape, checked("mean", mean, above=0) / checked("shape", shape, above=0))
-
-    @property
-    def mean(self) -> float:
-        """E[W], seconds."""
-        return self.shape * self.scale
 
     @property
     def lipschitz(self) -> float:
-        """The density at the mode, (shape - 1) · scale; infinite for shape < 1, whose density is unbounded at 0."""
-        if self.shape < 1:
+        """The density at the mode; infinite where it is unbounded at 0: gamma and Weibull with a shape below 1."""
+        if self.family != "lognormal" and self.shape < 1:
             return math.inf
-        n = self.shape - 1
-        return math.exp((n * math.log(n) if n else 0.0) - n - math.lgamma(self.shape)) / self.scale
+        law, _, mode = self._laws
+        return float(law.pdf(mode))
+
+    @cached_property
+    def _laws(self) -> tuple[Any, Any, float]:
+        """W and W' as frozen distributions of scipy, and the mode of W, s."""
+        from scipy import stats
+
+        mean, k = self.mean, self.shape
+        if self.family == "lognormal":
+            median = mean * math.exp(-(k**2) / 2)
+            biased = mean * math.exp(k**2 / 2)
+            return stats.lognorm(k, scale=median), stats.lognorm(k, scale=biased), median * math.exp(-(k**2))
+        if self.family == "gamma":
+            scale = mean / k
+            return stats.gamma(k, scale=scale), stats.gamma(k + 1, scale=scale), max(k - 1, 0.0) * scale
+        scale = mean / math.gamma(1 + 1 / k)
+        mode = scale * max(1 - 1 / k, 0.0) ** (1 / k)
+        return stats.weibull_min(k, scale=scale), stats.gengamma(1 + 1 / k, k, scale=scale), mode
 
     def _cdf(self, t: Array) -> Array:
-        from scipy.special import gammainc
-
-        return np.asarray(gammainc(self.shape, t / self.scale))
+        return np.asarray(self._laws[0].cdf(t))
 
     def _tail_integral(self, t: Array) -> Array:
-        from scipy.special import gammainc, gammaincc
-
-        x = t / self.scale
-        return _up_to(self.mean * gammainc(self.shape + 1, x), t, gammaincc(self.shape, x))
-
-    def _quantile(self, p: Array) -> Array:
-        from scipy.special import gammaincinv
-
-        return np.asarray(self.scale * gammaincinv(self.shape, p))
-
-
-@dataclass(frozen=True)
-class Weibull(_Distribution):
-    """F(t) = 1 - exp(-(t / scale)^shape)."""
-
-    shape: float
-    """Above 0; 1 is the exponential."""
-    scale: float
-    """Seconds, above 0."""
-
-    def __post_init__(self) -> None:
-        checked("shape", self.shape, above=0)
-        checked("scale", self.scale, above=0)
-
-    @classmethod
-    def from_mean(cls, mean: float, shape: float) -> "Weibull":
-        """The one with this mean, seconds."""
-        return cls(shape, checked("mean", mean, above=0) / math.gamma(1 + 1 / checked("shape", shape, above=0)))
-
-    @property
-    def mean(self) -> float:
-        """E[W], seconds."""
-        return self.scale * math.gamma(1 + 1 / self.shape)
-
-    @property
-    def lipschitz(self) -> float:
-        """The density at the mode; infinite for shape < 1, whose density is unbounded at 0."""
-        if self.shape < 1:
-            return math.inf
-        u = 1 - 1 / self.shape  # (mode / scale)^shape
-        return self.shape / self.scale * math.pow(u, u) * math.exp(-u)
-
-    def _cdf(self, t: Array) -> Array:
-        return np.asarray(-np.expm1(-((t / self.scale) ** self.shape)))
-
-    def _tail_integral(self, t: Array) -> Array:
-        from scipy.special import gammainc
-
-        x = (t / self.scale) ** self.shape
-        return _up_to(self.mean * gammainc(1 + 1 / self.shape, x), t, np.exp(-x))
+        law, biased, _ = self._laws
+        tail = law.sf(t)
+        return np.asarray(self.mean * biased.cdf(t) + np.where(tail > 0, t * tail, 0.0))
 
     def _quantile(self, p: Array) -> Array:
-        return np.asarray(self.scale * (-np.log1p(-p)) ** (1 / self.shape))
-
-
-@dataclass(frozen=True)
-class Mixture(_Distribution):
-    """W is drawn from component i with probability weights[i]; say quick tool calls and slow readers."""
-
-    components: Sequence[Interarrival]
-    weights: Sequence[float]
-    """As many as components, not negative; normalised to sum to 1."""
-
-    def __post_init__(self) -> None:
-        if len(self.components) != len(self.weights) or not self.components:
-            raise ValueError(
-                f"a mixture needs one weight for each component and at least one of them, got {len(self.components)} "
-                f"components and {len(self.weights)} weights"
-            )
-        weights = [checked(f"weights[{i}]", weight, at_least=0) for i, weight in enumerate(self.weights)]
-        total = checked("sum of weights", sum(weights), above=0)
-        # A component of weight 0 must not stretch the bracket of the quantile.
-        kept = [(c, w / total) for c, w in zip(self.components, weights, strict=True) if w > 0]
-        object.__setattr__(self, "components", tuple(c for c, _ in kept))
-        object.__setattr__(self, "weights", tuple(w for _, w in kept))
-
-    @property
-    def mean(self) -> float:
-        """E[W], seconds."""
-        return math.fsum(w * c.mean for c, w in zip(self.components, self.weights, strict=True))
-
-    @property
-    def lipschitz(self) -> float:
-        """Σ weight · L_F of the component: a Lipschitz constant, if not always the least."""
-        return math.fsum(w * c.lipschitz for c, w in zip(self.components, self.weights, strict=True))
-
-    def _cdf(self, t: Array) -> Array:
-        whole = sum(w * c.cdf(t) for c, w in zip(self.components, self.weights, strict=True))
-        return np.asarray(np.minimum(1.0, whole))  # the weights sum to 1 only up to rounding
-
-    def _tail_integral(self, t: Array) -> Array:
-        return np.asarray(sum(w * c.tail_integral(t) for c, w in zip(self.components, self.weights, strict=True)))
-
-    def _quantile(self, p: Array) -> Array:
-        ends = np.stack([np.asarray(c.quantile(p)) for c in self.components])
-        low, high = np.min(ends, axis=0), np.max(ends, axis=0)
-        high = np.where(self._cdf(low) >= p, low, high)  # a jump at the lower end is the answer itself
-        # Bisection rather than a root finder: F may jump, and the upper end always keeps F(high) ≥ p.
-        for _ in range(200):
-            middle = low + (high - low) / 2
-            if not np.any((middle > low) & (middle < high) & np.isfinite(high)):
-                break
-            enough = self._cdf(middle) >= p
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return high
-
-    def sample(self, rng: np.random.Generator, size: int) -> Array:
-        """``size`` independent draws of W, seconds, shape (size,)."""
-        which = rng.choice(len(self.components), size=size, p=np.asarray(self.weights))
-        draws = np.empty(size)
-        for i, component in enumerate(self.components):
-            chosen = which == i
-            draws[chosen] = component.sample(rng, int(chosen.sum()))
-        return draws
+        return np.asarray(self._laws[0].ppf(p))
 
 
 class Empirical(_Distribution):
-    """The law of measured gaps: a step CDF, whose tail integral is exactly piecewise linear.
+    """The law of measured interarrival times: a step CDF, whose tail integral is exactly piecewise linear.
 
     Takes O(n log n) to make, O(n) memory, O(log n) to evaluate.
 
     Args:
-        gaps: seconds, shape (n,), n ≥ 1, finite, not negative; copied and sorted.
-        weights: shape (n,), not negative, not all 0; say the blocks each gap concerns (MODEL section 3). None: equal.
+        times: seconds, shape (n,), n ≥ 1, finite, not negative; copied and sorted.
+        weights: shape (n,), not negative, not all 0; for example the blocks that each time concerns
+            (docs/model.md#flow-form). None: equal.
 
     Raises:
-        ValueError: no gaps, a gap or weight that is negative or not finite, or shapes that differ.
+        ValueError: no times, a time or weight that is negative or not finite, or shapes that differ.
+
+    Example:
+        >>> law = Empirical([1.0, 2.0, 4.0, 1.0])
+        >>> law.cdf(1.5), law.quantile(0.6), law.mean
+        (0.5, 2.0, 2.0)
     """
 
-    def __init__(self, gaps: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        values = np.array(gaps, dtype=np.float64)
+    def __init__(self, times: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
+        values = np.array(times, dtype=np.float64)
         if values.ndim != 1 or not values.size:
-            raise ValueError(f"gaps must be one sequence of at least one gap in seconds, got shape {values.shape}")
-        if not (values.min() >= 0 and values.max() < math.inf):
-            raise ValueError(
-                f"gaps must be finite seconds of at least 0, got {values[~((values >= 0) & (values < math.inf))][0]}"
-            )
+            raise ValueError(f"interarrival times must be one sequence of at least one time, got shape {values.shape}")
+        wrong = values[~((values >= 0) & (values < math.inf))]
+        if wrong.size:
+            raise ValueError(f"interarrival times must be finite seconds of at least 0, got {wrong[0]}")
         n = values.size
         if weights is None:
             values.sort()
@@ -345,32 +215,26 @@ class Empirical(_Distribution):
         else:
             given = np.asarray(weights, dtype=np.float64)
             if given.shape != values.shape:
-                raise ValueError(f"weights must be as many as gaps ({n}), got shape {given.shape}")
+                raise ValueError(f"weights must be as many as interarrival times ({n}), got shape {given.shape}")
             if not (given.min() >= 0 and given.max() < math.inf and given.sum() > 0):
                 raise ValueError(f"weights must be finite, at least 0 and not all 0, got {weights!r}")
             order = np.argsort(values, kind="stable")
             values = values[order]
             cumulative = np.cumsum(given[order])
             cumulative /= cumulative[-1]
-        self.gaps: Array = values
-        """Sorted gaps, seconds, shape (n,)."""
+        self.times: Array = values
+        """Sorted interarrival times, seconds, shape (n,)."""
         self.cumulative: Array = cumulative
-        """F at the gaps, shape (n,); the last is exactly 1."""
+        """F at the times, shape (n,); the last is exactly 1."""
         self.knots: Array = np.concatenate(([0.0], values))
         """Times between which the tail integral is linear, seconds, shape (n + 1,); constant after the last."""
         tail = np.concatenate(([1.0], 1.0 - cumulative[:-1]))
         self.integrals: Array = np.concatenate(([0.0], np.cumsum(np.diff(self.knots) * tail)))
         """The tail integral at the knots, seconds, shape (n + 1,)."""
 
-    @classmethod
-    def from_weighted(cls, pairs: Iterable[tuple[float, float]]) -> "Empirical":
-        """From pairs (gap in seconds, weight), in any order."""
-        table = np.array(list(pairs), dtype=np.float64).reshape(-1, 2)
-        return cls(table[:, 0], table[:, 1])
-
     @property
     def mean(self) -> float:
-        """The weighted mean gap, seconds."""
+        """The weighted mean, seconds."""
         return float(self.integrals[-1])
 
     @property
@@ -379,26 +243,11 @@ class Empirical(_Distribution):
         return math.inf
 
     def _cdf(self, t: Array) -> Array:
-        below = np.searchsorted(self.gaps, t, side="right")
+        below = np.searchsorted(self.times, t, side="right")
         return np.where(below > 0, self.cumulative[below - 1], 0.0)
 
     def _tail_integral(self, t: Array) -> Array:
         return np.asarray(np.interp(t, self.knots, self.integrals))
 
     def _quantile(self, p: Array) -> Array:
-        return np.where(p > 0, self.gaps[np.searchsorted(self.cumulative, p, side="left")], 0.0)
-
-
-def prior(mean_gap: float) -> Exponential:
-    """F before anything is measured: exponential with the mean gap one expects, seconds (appendix E)."""
-    return Exponential(checked("mean_gap", mean_gap, above=0))
-
-
-def posterior(gaps: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Empirical:
-    """F after measuring: the empirical law of the gaps, seconds, shape (n,) (38)-(39)."""
-    return Empirical(gaps, weights)
-
-
-def exponential_posterior(gaps: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Exponential:
-    """The paper's own posterior: exponential with the mean of the measured gaps, seconds (appendix E)."""
-    return Exponential(Empirical(gaps, weights).mean)
+        return np.where(p > 0, self.times[np.searchsorted(self.cumulative, p, side="left")], 0.0)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.interarrival import Array, Empirical, Interarrival, T, prior
+from vllm_hitratio_plugin.model.interarrival import Empirical, Exponential, Interarrival, T
+from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.model.workload import Workload, checked
 
 
@@ -26,8 +27,13 @@ class MeanField:
 
     Given ``Workload.reusable_workload`` = A_H instead of A_H^hash it is the theoretical form (15), (21), (25).
 
-    Guarantee: for an :class:`Empirical` F, ``hit_ratio(capacity_for(h).blocks) >= h`` exactly, and no root finder runs;
-    for the others both directions agree to rounding.
+    Guarantee: for an :class:`Empirical` F, ``hit_ratio(capacity_for(h).blocks) >= h`` exactly; for the others both
+    directions agree to rounding. Empirical and exponential laws have closed forms, the others need a root finder.
+
+    Example:
+        >>> field = MeanField(Workload(1.5, 38.9092, 22.5178, 12.922), Exponential(135.0))
+        >>> round(field.hit_ratio(2275), 6), round(field.characteristic_time(2275), 4)
+        (0.171784, 47.5413)
     """
 
     def __init__(self, workload: Workload, interarrival: Interarrival) -> None:
@@ -35,25 +41,8 @@ class MeanField:
         self.interarrival = interarrival
         self._displaced: Array | None = None
         if isinstance(interarrival, Empirical):
-            # d is linear between the gaps: its values there are all there is to know, and to invert.
+            # d is linear between the measured times: its values there are all there is to know, and to invert.
             self._displaced = self._curve(interarrival.knots, interarrival.integrals)
-
-    @classmethod
-    def from_means(
-        cls,
-        *,
-        arrival_rate: float,
-        history_workload: float,
-        reusable_workload: float,
-        lifetime_blocks: float,
-        mean_gap: float,
-    ) -> "MeanField":
-        """With partial information (C.2.2): only the means and a mean gap in seconds, F exponential (the prior)."""
-        return cls(Workload(arrival_rate, history_workload, reusable_workload, lifetime_blocks), prior(mean_gap))
-
-    def scaled(self, load: float) -> "MeanField":
-        """``load`` times the traffic. Load equivalence (B.6): ``scaled(k).hit_ratio(N) == hit_ratio(N / k)``."""
-        return MeanField(self.workload.scaled(load), self.interarrival)
 
     @property
     def reuse_potential(self) -> float | None:
@@ -71,16 +60,17 @@ class MeanField:
         """d'(t) = λ0 E[B] + λ0 A_H^hash (1 - F(t)), blocks per second, for t ≥ 0 in seconds, any shape."""
         return self.workload.new_block_rate + self.workload.reusable_block_rate * (1.0 - self.interarrival.cdf(t))
 
-    def time_to_displace(self, blocks: float) -> float | None:
-        """d^{-1}: seconds until ``blocks`` blocks have moved ahead of a block last used at 0.
+    def characteristic_time(self, capacity_blocks: float) -> float | None:
+        """T_C with d(T_C) = N, seconds (21), (30), (38): how long an unused block stays cached.
 
         Returns:
-            Seconds; infinite where no new blocks are written and all that return fit; None where there is no traffic.
+            Seconds; infinite where nothing displaces an unused block, because no new blocks are written and all that
+            return fit; None only where there is no traffic.
 
         Raises:
-            ValueError: ``blocks`` is negative or not finite.
+            ValueError: ``capacity_blocks`` is negative or not finite.
         """
-        n = checked("blocks", blocks, at_least=0)
+        n = checked("capacity_blocks", capacity_blocks, at_least=0)
         new, reusable = self.workload.new_block_rate, self.workload.reusable_block_rate
         if not new and not reusable:
             return None
@@ -88,6 +78,8 @@ class MeanField:
             return 0.0
         if not reusable:
             return n / new
+        if isinstance(self.interarrival, Exponential):
+            return exponential_time(new, reusable, self.interarrival.mean, n)
         if self._displaced is not None:
             assert isinstance(self.interarrival, Empirical)
             beyond = n - float(self._displaced[-1])
@@ -110,10 +102,6 @@ class MeanField:
         precision = 4 * float(np.finfo(float).eps)
         absolute = max(low * precision, 1e-300)  # must not underflow to 0
         return float(brentq(lambda t: self.displacement(t) - n, low, high, xtol=absolute, rtol=precision, maxiter=1000))
-
-    def characteristic_time(self, capacity_blocks: float) -> float | None:
-        """T_C with d(T_C) = N, seconds (21), (30), (38); returns and raises as :meth:`time_to_displace`."""
-        return self.time_to_displace(checked("capacity_blocks", capacity_blocks, at_least=0))
 
     def hit_ratio(self, capacity_blocks: float) -> float | None:
         """ĥ = (A_H^hash / A_R) F(T_C), in [0, reuse_potential] (25), (32), (39); None where there is no traffic.
@@ -148,7 +136,7 @@ class MeanField:
             # Compared as hit_ratio computes it, so that rounding in target / ceiling cannot lose a step of F.
             step = int(np.searchsorted(ceiling * self.interarrival.cumulative, target, side="left"))
             return CapacityAnswer(
-                float(self._displaced[step + 1]), characteristic_time=float(self.interarrival.gaps[step])
+                float(self._displaced[step + 1]), characteristic_time=float(self.interarrival.times[step])
             )
         time = self.interarrival.quantile(min(1.0, target / ceiling))
         if math.isinf(time):
@@ -156,3 +144,33 @@ class MeanField:
                 None, f"The target {target:g} is the reuse potential itself: only an unlimited capacity reaches it."
             )
         return CapacityAnswer(self.displacement(time), characteristic_time=time)
+
+
+def exponential_time(new: float, reusable: float, mean: float, capacity_blocks: float) -> float:
+    """T_C of (30), (38) where F is exponential, through the Lambert W function.
+
+    With x = T_C / μ, r = a(∞) / ν and c = N / (ν μ) - r the equation d(T_C) = N reads (x - c) e^(x - c) = r e^(-c), so
+    x = c + W(r e^(-c)).
+
+    Args:
+        new: ν, blocks per second.
+        reusable: a(∞), blocks per second, above 0.
+        mean: μ, seconds, above 0.
+        capacity_blocks: N, above 0.
+
+    Returns:
+        Seconds; infinite where ν = 0 and all that return fit.
+    """
+    if not new:
+        share = capacity_blocks / (reusable * mean)
+        return -mean * math.log1p(-share) if share < 1 else math.inf
+    from scipy.special import wrightomega
+
+    ratio = reusable / new
+    scaled = capacity_blocks / (new * mean)
+    c = scaled - ratio
+    # ω(z) = W(e^z) does not overflow where r e^(-c) does.
+    x = max(0.0, c + float(wrightomega(math.log(ratio) - c)))
+    # c + ω loses digits where N is small compared with a(∞) μ; one Newton step brings them back.
+    x -= (x - ratio * math.expm1(-x) - scaled) / (1 + ratio * math.exp(-x))
+    return x * mean

@@ -73,6 +73,11 @@ class RunTable(_Table):
 
         ``own`` is the share of them that the same conversation used last.
         """
+        counted = np.broadcast_to(counts, reuse_times.shape) > 0
+        if not counted.all():
+            # Kinds without a run would divide 0 by 0.
+            reuse_times, lengths = reuse_times[counted], lengths[counted]
+            own, counts = np.broadcast_to(own, counted.shape)[counted], np.broadcast_to(counts, counted.shape)[counted]
         length_bin = np.clip(np.floor(np.log(lengths) / _LENGTH_STEP), 0, _LENGTH_BINS - 1)
         bins = _time_bin(reuse_times) * _LENGTH_BINS + length_bin
         blocks = counts * lengths

@@ -1,7 +1,7 @@
 """The workload as the mean field sees it: one rate and three means."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 def checked(
@@ -39,7 +39,7 @@ class Workload:
     """A_H^hash = E[Σ_{j<M} (R_j - 1)], blocks per conversation (28), (36); A_H (10) for the theoretical form."""
 
     lifetime_blocks: float
-    """E[B] = E[R_M], blocks a conversation writes over its life (1), (37)."""
+    """E[B] = E[R_M], blocks that a conversation writes over its life (1), (37)."""
 
     turns: float | None = None
     """E[M], turns per conversation (37); the estimator does not need it."""
@@ -68,7 +68,3 @@ class Workload:
     def reuse_potential(self) -> float | None:
         """A_H^hash / A_R, the hit ratio no capacity exceeds (11), (32); None where there are no prompt blocks."""
         return min(1.0, self.reusable_workload / self.history_workload) if self.history_workload else None
-
-    def scaled(self, load: float) -> "Workload":
-        """The same conversations, ``load`` times as many a second (B.6: equal to a capacity of N / load today)."""
-        return replace(self, arrival_rate=self.arrival_rate * checked("load", load, at_least=0))

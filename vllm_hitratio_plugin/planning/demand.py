@@ -10,7 +10,8 @@ from vllm_hitratio_plugin.model.hit_ratio_curve import HitRatioCurve
 from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel
 from vllm_hitratio_plugin.model.traffic import TrafficSums
 
-_GAP_WIDTH = 0.06
+#: The bins of the run table are that wide in time; each is spread over as many points.
+_TIME_WIDTH = 0.06
 _SPREAD = 6
 
 
@@ -18,41 +19,41 @@ _SPREAD = 6
 class Demand:
     """A stretch of traffic as one cache sees it.
 
-    A what-if is a function from one demand to another: it changes rates, gaps or lengths in the sums, and the
-    estimator (MODEL section 3) does the rest. So changes compose, and each is a few lines.
+    A what-if is a function from one demand to another: it changes rates, reuse times or lengths in the sums, and the
+    estimator (docs/model.md#flow-form) does the rest. So changes compose, and each is a few lines.
     """
 
     sums: TrafficSums
     """Sums over the stretch; blocks of ``block_size`` tokens."""
     block_size: int
     unhashed: str
-    """"tail" or "head": where a partly filled block goes when its request ends (MODEL 4.2)."""
+    """"tail" or "head": where a partly filled block goes when its request ends (docs/model.md#unhashed-blocks)."""
     horizon_blocks: float | None = None
     """Capacity beyond which nothing is known, since reuse of older blocks was not remembered; None: all is known."""
     left_out: int = 0
-    """Prompts that the cache watched never admitted: the sums knows nothing of them, a larger cache would."""
+    """Prompts that the observed cache never admitted: the sums do not count them, a larger cache would."""
 
     @property
-    def flow(self) -> ReuseTimeModel:
+    def model(self) -> ReuseTimeModel:
         """The estimator on this traffic."""
         return ReuseTimeModel(self.sums)
 
     @property
-    def fit(self) -> HitRatioCurve:
+    def curve(self) -> HitRatioCurve:
         """Hits at any capacity.
 
-        The sums knows gaps to some per cent only; each of its cells is spread over that width, or the curve would be
-        a staircase and its slope noise.
+        The sums know reuse times to a few per cent only. Each row of the run table is spread over that width; otherwise
+        the curve would be a staircase and its slope noise.
         """
-        fit = self.flow.curve
-        spread = 1 + _GAP_WIDTH * (np.arange(_SPREAD) - (_SPREAD - 1) / 2) / _SPREAD
-        idle = fit.distances - fit.least_capacity
-        ahead = np.where(fit.distances < 0, fit.distances, fit.least_capacity + spread[:, None] * idle)
+        curve = self.model.curve
+        spread = 1 + _TIME_WIDTH * (np.arange(_SPREAD) - (_SPREAD - 1) / 2) / _SPREAD
+        unused = curve.distances - curve.least_capacity
+        distances = np.where(curve.distances < 0, curve.distances, curve.least_capacity + spread[:, None] * unused)
         return replace(
-            fit,
-            runs=np.tile(fit.runs / _SPREAD, _SPREAD),
-            lengths=np.tile(fit.lengths, _SPREAD),
-            distances=ahead.ravel(),
+            curve,
+            runs=np.tile(curve.runs / _SPREAD, _SPREAD),
+            lengths=np.tile(curve.lengths, _SPREAD),
+            distances=distances.ravel(),
         )
 
     @property
@@ -61,10 +62,14 @@ class Demand:
         return self.sums.mean_in_use_blocks
 
     @property
-    def holding_seconds(self) -> float:
-        """How long a block is held, s: blocks in use over blocks admitted a second (Little's law)."""
+    def use_seconds(self) -> float:
+        """How long a block is in use, s: blocks in use over blocks admitted per second (Little's law)."""
         sums = self.sums
         return self.in_use_blocks * sums.seconds / sums.prompt_blocks if sums.prompt_blocks else 0.0
+
+    def knows(self, capacity: float) -> bool:
+        """Whether reuse at that capacity, blocks, was remembered."""
+        return self.horizon_blocks is None or capacity <= self.horizon_blocks * (1 + 1e-9)
 
     def slower(self, factor: float) -> Demand:
         """The same prompts over ``factor`` times as long: every rate, and with it the blocks in use, is divided by it.

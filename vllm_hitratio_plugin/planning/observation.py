@@ -1,4 +1,4 @@
-"""A trace watched: the demand it makes, and what a cache really hit under it."""
+"""A trace observed: the demand it makes, and what a cache really hit under it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def observe(
     window: Span | None = None,
     seed: int = 0,
 ) -> Observation:
-    """Replay a trace through an exact block LRU with a monitor beside it that forgets nothing.
+    """Replay a trace through an exact block LRU, observed by a monitor that forgets nothing.
 
-    ``window`` [t0, t1] in seconds is what is measured; None is the whole trace. ``service`` is how long requests hold
-    their blocks; None lets go at once.
+    ``window`` [t0, t1] in seconds is what is measured; None is the whole trace. ``service`` is how long requests use
+    their blocks; None releases them at once.
     """
     first, last = window if window is not None else (trace.prompts[0].time, trace.prompts[-1].time)
     monitor = Monitor(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
+from vllm_hitratio_plugin.planning.capacity_curve import GIB, CapacityCurve, CapacityForTarget
 from vllm_hitratio_plugin.planning.change import Change
-from vllm_hitratio_plugin.planning.curve import GIB, Curve, Need
 from vllm_hitratio_plugin.planning.demand import Demand
 from vllm_hitratio_plugin.planning.subject import Subject
 
@@ -15,7 +16,7 @@ _HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WhatIf:
     """The hit ratio under one change, and what follows from it."""
 
     change: Change
@@ -28,10 +29,11 @@ class Outcome:
     """ĥ(N); None where nothing is known at that capacity."""
     second_tier: float | None
     """Hits of the second tier beyond that; None without one, or where nothing is known."""
-    needs: Sequence[Need]
+    targets: Sequence[CapacityForTarget]
     """Capacity for each target, on each replica."""
     knee: float | None
-    """Blocks; see :attr:`Curve.knee`."""
+    """Blocks; see :attr:`CapacityCurve.knee`."""
+    prefill_seconds_per_token: float | None
 
     @property
     def total(self) -> float | None:
@@ -51,52 +53,70 @@ class Outcome:
 
     @property
     def saved_tokens_per_hour(self) -> float | None:
-        """Prompt tokens an hour that no prefill has to compute: hit blocks times their size; all replicas together."""
+        """Prompt tokens per hour that no prefill has to compute: hit blocks times their size; all replicas together."""
         if self.total is None:
             return None
         sums = self.demand.sums
         blocks_per_second = sums.prompt_blocks / sums.seconds * self.replicas
         return self.total * blocks_per_second * self.demand.block_size * _HOUR
 
+    @property
+    def saved_prefill_seconds_per_hour(self) -> float | None:
+        """Seconds of prefill per hour that hits save, on all replicas together; None where the speed is unknown."""
+        tokens = self.saved_tokens_per_hour
+        if tokens is None or self.prefill_seconds_per_token is None:
+            return None
+        return tokens * self.prefill_seconds_per_token
+
     def gib(self, blocks: float | None) -> float | None:
-        """Blocks of this outcome in GiB; None where a block's bytes are unknown."""
+        """Blocks of this what-if in GiB; None where a block's bytes are unknown."""
         return None if blocks is None or self.block_bytes is None else blocks * self.block_bytes / GIB
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "change": self.words,
+            "block_size": self.demand.block_size,
+            "replicas": self.replicas,
+            "capacity_blocks": self.capacity_blocks,
+            "pinned_blocks": self.demand.in_use_blocks,
+            "hit_ratio": self.hit_ratio,
+            "second_tier_hit_ratio": self.second_tier,
+            "knee_blocks": self.knee,
+            "targets": [
+                {"target": need.target, "blocks": need.blocks, "gib": self.gib(need.blocks), "reason": need.reason}
+                for need in self.targets
+            ],
+            "saved_tokens_per_hour": self.saved_tokens_per_hour,
+            "prefill_seconds_saved_per_hour": self.saved_prefill_seconds_per_hour,
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One model's outcomes, and the options they were computed with."""
+    """One model's what-ifs."""
 
     subject: Subject
-    today: Outcome
-    outcomes: Sequence[Outcome]
-    """One a change; the last one all of them together, where they can be."""
+    today: WhatIf
+    what_ifs: Sequence[WhatIf]
+    """One per change; the last one all of them together, where they can be."""
     capacities: Sequence[float]
     """Other capacities asked about, blocks."""
-    prefill_seconds_per_token: float | None
 
-    @property
-    def curve(self) -> Curve:
+    @cached_property
+    def curve(self) -> CapacityCurve:
         """Of today's traffic."""
-        return Curve(self.today.demand)
+        return CapacityCurve(self.today.demand)
 
     @property
     def step_blocks(self) -> float:
         """The capacity whose gain is quoted: one GiB, or 1,000 blocks where a block's bytes are unknown."""
         return 1000.0 if self.subject.block_bytes is None else GIB / self.subject.block_bytes
 
-    def prefill_seconds_saved_per_hour(self, outcome: Outcome) -> float | None:
-        """Seconds of prefill an hour that hits save, on all replicas together; None where speed is unknown."""
-        tokens = outcome.saved_tokens_per_hour
-        if tokens is None or self.prefill_seconds_per_token is None:
-            return None
-        return tokens * self.prefill_seconds_per_token
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         curve, today = self.curve, self.today
         sizes, ratios = curve.points(today.capacity_blocks)
-        asked = [today.capacity_blocks, *self.capacities]
         return {
             "model": self.subject.name,
             "source": self.subject.source,
@@ -117,29 +137,11 @@ class Plan:
                     "hit_ratio": curve.hit_ratio(size),
                     "gain_of_next_step": curve.gain(size, self.step_blocks),
                 }
-                for size in asked
+                for size in [today.capacity_blocks, *self.capacities]
             ],
             "curve": [{"blocks": size, "hit_ratio": ratio} for size, ratio in zip(sizes, ratios, strict=True)],
-            "today": self._outcome(today),
-            "what_ifs": [self._outcome(outcome) for outcome in self.outcomes],
-        }
-
-    def _outcome(self, outcome: Outcome) -> dict[str, Any]:
-        return {
-            "change": outcome.words,
-            "block_size": outcome.demand.block_size,
-            "replicas": outcome.replicas,
-            "capacity_blocks": outcome.capacity_blocks,
-            "pinned_blocks": outcome.demand.in_use_blocks,
-            "hit_ratio": outcome.hit_ratio,
-            "second_tier_hit_ratio": outcome.second_tier,
-            "knee_blocks": outcome.knee,
-            "targets": [
-                {"target": need.target, "blocks": need.blocks, "gib": outcome.gib(need.blocks), "reason": need.reason}
-                for need in outcome.needs
-            ],
-            "saved_tokens_per_hour": outcome.saved_tokens_per_hour,
-            "prefill_seconds_saved_per_hour": self.prefill_seconds_saved_per_hour(outcome),
+            "today": today.to_dict(),
+            "what_ifs": [what_if.to_dict() for what_if in self.what_ifs],
         }
 
 
@@ -152,32 +154,26 @@ def plan(
     prefill_seconds_per_token: float | None = None,
 ) -> Plan:
     """Work out every change by itself and, where no two of them are of the same kind, all together."""
-    together = _together(changes)
-    return Plan(
-        subject,
-        _outcome(subject, Change(), targets),
-        [_outcome(subject, change, targets) for change in (*changes, *together)],
-        capacities,
-        prefill_seconds_per_token,
-    )
 
+    def what_if(change: Change) -> WhatIf:
+        demand = change.applied(subject.demand, subject.reblock)
+        scale = subject.demand.block_size / demand.block_size
+        capacity = subject.capacity_blocks * scale
+        curve, tier = CapacityCurve(demand), change.second_tier
+        return WhatIf(
+            change,
+            demand,
+            capacity,
+            None if subject.block_bytes is None else subject.block_bytes / scale,
+            curve.hit_ratio(capacity),
+            None if tier is None else replace(tier, blocks=tier.blocks * scale).hit_ratio(demand, capacity),
+            [curve.capacity_for(target) for target in targets],
+            curve.knee,
+            prefill_seconds_per_token,
+        )
 
-def _outcome(subject: Subject, change: Change, targets: Sequence[float]) -> Outcome:
-    demand = change.applied(subject.demand, subject.reblock)
-    scale = subject.demand.block_size / demand.block_size
-    capacity = subject.capacity_blocks * scale
-    curve = Curve(demand)
-    tier = change.second_tier
-    return Outcome(
-        change,
-        demand,
-        capacity,
-        None if subject.block_bytes is None else subject.block_bytes / scale,
-        curve.hit_ratio(capacity),
-        None if tier is None else replace(tier, blocks=tier.blocks * scale).hit_ratio(demand, capacity),
-        [curve.need(target) for target in targets],
-        curve.knee,
-    )
+    everything = [what_if(change) for change in (*changes, *_together(changes))]
+    return Plan(subject, what_if(Change()), everything, capacities)
 
 
 def _together(changes: Sequence[Change]) -> list[Change]:

@@ -20,14 +20,13 @@ class SecondTier:
     def hit_ratio(self, demand: Demand, capacity: float) -> float | None:
         """Hits beyond those of a first tier of ``capacity`` blocks, as a share of the prompt blocks.
 
-        Exclusive: hits at N + M less those at N, for two LRU tiers with demotion are one LRU of both sizes. Inclusive:
-        hits at M less those at N, where that is more; no request holds its blocks, so those in use take no room there.
-        None without traffic, and beyond what is known.
+        Exclusive: hits at N + M minus those at N, because two LRU tiers with demotion are one LRU of both sizes.
+        Inclusive: hits at M minus those at N, where that is more; no request uses its blocks, so blocks in use take no
+        room there. None without traffic, and beyond what is known.
         """
-        fit = demand.fit
+        curve = demand.curve
         together = capacity + self.blocks if self.exclusive else max(capacity, self.blocks + demand.in_use_blocks)
-        horizon = demand.horizon_blocks
-        if not fit.prompt_blocks or (horizon is not None and together > horizon * (1 + 1e-9)):
+        if not curve.prompt_blocks or not demand.knows(together):
             return None
-        first, both = fit.hit_blocks([capacity, together])
-        return float(both - first) / fit.prompt_blocks
+        first, both = curve.hit_blocks([capacity, together])
+        return float(both - first) / curve.prompt_blocks

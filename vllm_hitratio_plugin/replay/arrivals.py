@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.interarrival import Array
+from vllm_hitratio_plugin.model.traffic import Array
+from vllm_hitratio_plugin.replay.law import Form, parse_form
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,6 @@ class Arrivals:
 
     rate: Callable[[Array], Array] | None = None
     """λ0 at times in seconds; None: always ``peak``."""
-
-    def __str__(self) -> str:
-        return self.name
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
         """The first ``count`` starts, in seconds from 0 on, by thinning the process of the peak rate.
@@ -76,7 +74,7 @@ def burst(base: float, peak: float, every: float, seconds: float) -> Arrivals:
     return Arrivals(f"burst:{base:g}:{peak:g}:{every:g}:{seconds:g}", max(base, peak), rate)
 
 
-_FORMS: dict[str, tuple[Callable[..., Arrivals], str]] = {
+_FORMS: dict[str, Form[Arrivals]] = {
     "poisson": (poisson, "RATE"),
     "ramp": (ramp, "FIRST:LAST:AFTER:SECONDS"),
     "diurnal": (diurnal, "MEAN:RATIO:PERIOD"),
@@ -87,18 +85,14 @@ _FORMS: dict[str, tuple[Callable[..., Arrivals], str]] = {
 def parse_arrivals(text: str) -> Arrivals:
     """Read ``1.5`` or ``poisson:1.5``, ``ramp:1.4:0.2:600:1020``, ``diurnal:1.5:4:3600``, ``burst:1:4:1200:120``.
 
-    Rates are in conversations per second, times in seconds. Raises ``ValueError`` with one sentence.
+    Rates are in conversations per second, times in seconds.
+
+    Raises:
+        ValueError: with one sentence.
+
+    Example:
+        >>> parse_arrivals("ramp:1.4:0.2:600:1020").peak
+        1.4
     """
-    name, *rest = text.split(":")
-    if not rest:
-        name, rest = "poisson", [name]
-    make, shape = _FORMS.get(name, (None, ""))
-    if make is None:
-        raise ValueError(f"{text!r}: arrivals must be one of {', '.join(_FORMS)}")
-    try:
-        values = [float(value) for value in rest]
-    except ValueError:
-        values = []
-    if len(values) != shape.count(":") + 1 or not all(0 < value < math.inf for value in values):
-        raise ValueError(f"{text!r}: {name} takes {name}:{shape}, finite and positive")
+    make, _, values = parse_form(text, _FORMS, "poisson", "arrivals")
     return make(*values)

@@ -1,6 +1,5 @@
-"""One pool under one trace: what it hit, beside what the monitor said it would."""
+"""One pool under one trace: what it hit, and what a monitor predicted."""
 
-import copy
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ def compare(
     seed: int = 0,
     tick: Callable[[int], object] | None = None,
 ) -> Comparison:
-    """Run a trace through a pool with a monitor beside it.
+    """Run a trace through a pool that a monitor observes.
 
     ``window`` [t0, t1] in seconds is what both are measured over; None is the whole trace.
     """
@@ -77,20 +76,20 @@ def compare(
         least_reuses=1,
         origin=first,
     )
-    watch = _Watch(monitor, first)
+    observer = _MeasuredMonitor(monitor, first)
     observed = simulate(
         trace,
         make_pool(pool, capacity_blocks, trace.block_size, unhashed),
         capacity_blocks=capacity_blocks,
-        observer=watch,
+        observer=observer,
         service=service,
         window=(first, last),
         seed=seed,
         tick=tick,
     )
     estimate = monitor.refresh(last)
-    prompt_blocks = monitor.counters.prompt_blocks - watch.before.prompt_blocks
-    expected = monitor.counters.predicted_hit_blocks[REUSE_TIME] - watch.before.predicted_hit_blocks[REUSE_TIME]
+    prompt_blocks = monitor.counters.prompt_blocks - observer.before.prompt_blocks
+    expected = monitor.counters.predicted_hit_blocks[REUSE_TIME] - observer.before.predicted_hit_blocks[REUSE_TIME]
     return Comparison(
         capacity_blocks=capacity_blocks,
         observed=observed,
@@ -102,8 +101,8 @@ def compare(
     )
 
 
-class _Watch:
-    """Tells a monitor what happens, and notes its counters when the measurement begins."""
+class _MeasuredMonitor:
+    """A monitor whose counters are noted when the measurement begins."""
 
     def __init__(self, monitor: Monitor, first: float) -> None:
         self.before = Counters()
@@ -116,7 +115,7 @@ class _Watch:
         if not self._begun and access.time >= self._first:
             self._begun = True
             self._monitor.refresh(self._first)
-            self.before = copy.deepcopy(self._monitor.counters)
+            self.before = self._monitor.counters.copy()
         self._monitor.admit(access)
 
     def release(self, time: float, key: Hashable) -> None:

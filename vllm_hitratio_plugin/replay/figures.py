@@ -1,13 +1,14 @@
 """Figures like the paper's 3 to 6, of convergence, and of moving traffic."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vllm_hitratio_plugin.replay.experiments.convergence import Point
-from vllm_hitratio_plugin.replay.experiments.nonstationary import Outcome
+from vllm_hitratio_plugin.replay.experiments.nonstationary import WindowedRun
 from vllm_hitratio_plugin.replay.experiments.paper import ESTIMATORS, MEAN_FIELD_PRIOR, Run
 from vllm_hitratio_plugin.snapshot import MEAN_FIELD, REUSE_TIME
 
@@ -25,7 +26,7 @@ _STYLE: dict[str, dict[str, Any]] = {
     MEAN_FIELD: {"label": "paper, posterior", "color": "#0072B2", "marker": "^", "linestyle": "-."},
     REUSE_TIME: {"label": "reuse time (ours)", "color": "#009E73", "marker": "D", "linewidth": 1.6},
 }
-"""Colours that people who do not tell red from green tell apart."""
+"""Colours that are distinct without red and green."""
 
 
 class FigureError(RuntimeError):
@@ -60,9 +61,10 @@ def pyplot() -> Any:
 
 
 def paper_figures(runs: Sequence[Run], axis: str, label: str, title: str, stem: Path) -> list[Path]:
-    """Hit ratio, absolute and relative error against ``axis`` ('mean_gap' or 'arrival_rate'); means over seeds.
+    """Hit ratio, absolute and relative error against ``axis``: 'mean_interarrival' or 'arrival_rate'.
 
-    Bars span the seeds. Files: ``<stem>-hit-ratio.png``, ``<stem>-absolute-error.png``, ``<stem>-relative-error.png``.
+    Lines are means over the seeds, bars span them.
+    Files: ``<stem>-hit-ratio.png``, ``<stem>-absolute-error.png``, ``<stem>-relative-error.png``.
     """
     by_setting: dict[float, list[Run]] = {}
     for run in runs:
@@ -90,24 +92,18 @@ def paper_figures(runs: Sequence[Run], axis: str, label: str, title: str, stem: 
         plt.close(figure)
         return path
 
-    def predicted(estimator: str) -> Callable[[Run], float]:
-        return lambda run: run.predicted[estimator]
-
-    def absolute(estimator: str) -> Callable[[Run], float]:
-        return lambda run: run.absolute_error(estimator)
-
-    def relative(estimator: str) -> Callable[[Run], float]:
-        return lambda run: run.relative_error(estimator)
+    def series(value: Callable[[Run, str], float]) -> dict[str, Callable[[Run], float]]:
+        return {name: partial(lambda name, run: value(run, name), name) for name in ESTIMATORS}
 
     return [
-        draw(
-            "hit-ratio",
-            "hit ratio",
-            {"actual": lambda run: run.observed} | {estimator: predicted(estimator) for estimator in ESTIMATORS},
-        ),
-        draw("absolute-error", "absolute error of the hit ratio", {name: absolute(name) for name in ESTIMATORS}),
-        draw("relative-error", "relative error, %", {name: relative(name) for name in ESTIMATORS}, 100.0),
+        draw("hit-ratio", "hit ratio", {"actual": _observed} | series(lambda run, name: run.predicted[name])),
+        draw("absolute-error", "absolute error of the hit ratio", series(Run.absolute_error)),
+        draw("relative-error", "relative error, %", series(Run.relative_error), 100.0),
     ]
+
+
+def _observed(run: Run) -> float:
+    return run.observed
 
 
 def convergence_figure(points: Sequence[Point], stem: Path) -> Path:
@@ -128,6 +124,9 @@ def convergence_figure(points: Sequence[Point], stem: Path) -> Path:
         axes.loglog(capacities, means, "-", color=color, label="measured")
         guide = means[0] * np.sqrt(capacities[0] / np.array(capacities))
         axes.loglog(capacities, guide, "--", color="#888888", label="N$^{-1/2}$")
+        if axes is left:
+            bounds = [np.mean([p.bound for p in points if p.capacity_blocks == capacity]) for capacity in capacities]
+            axes.loglog(capacities, bounds, ":", color="#D55E00", label="bound (26); above 1 it says nothing")
         axes.set(xlabel="capacity N, blocks", ylabel=label)
         axes.set_xticks(capacities, [f"{capacity:,}" for capacity in capacities], rotation=45)
         axes.minorticks_off()
@@ -139,22 +138,22 @@ def convergence_figure(points: Sequence[Point], stem: Path) -> Path:
     return path
 
 
-def nonstationary_figure(outcomes: Sequence[Outcome], stem: Path) -> Path:
-    """Observed and predicted hit ratio over time, one panel a scenario, in the shortest of the windows."""
+def nonstationary_figure(runs: Sequence[WindowedRun], stem: Path) -> Path:
+    """Observed and predicted hit ratio over time, one panel per scenario, in the shortest of the windows."""
     plt = pyplot()
-    shortest = min(outcome.window_seconds for outcome in outcomes)
-    first_seed = min(outcome.seed for outcome in outcomes)
-    shown = [o for o in outcomes if o.window_seconds == shortest and o.seed == first_seed]
+    shortest = min(run.window_seconds for run in runs)
+    first_seed = min(run.seed for run in runs)
+    shown = [run for run in runs if run.window_seconds == shortest and run.seed == first_seed]
     figure, panels = plt.subplots(len(shown), 1, figsize=(8.0, 2.1 * len(shown)), squeeze=False)
-    for axes, outcome in zip(panels[:, 0], shown, strict=True):
-        times = np.array([look.time for look in outcome.estimates]) / 60
-        observed = np.array([look.observed for look in outcome.estimates], dtype=float)
-        predicted = np.array([look.predicted[REUSE_TIME] for look in outcome.estimates], dtype=float)
-        half = 1.96 * np.array([look.divergence_stderr for look in outcome.estimates], dtype=float)
+    for axes, run in zip(panels[:, 0], shown, strict=True):
+        times = np.array([estimate.time for estimate in run.estimates]) / 60
+        observed = np.array([estimate.observed for estimate in run.estimates], dtype=float)
+        predicted = np.array([estimate.predicted[REUSE_TIME] for estimate in run.estimates], dtype=float)
+        half = 1.96 * np.array([estimate.divergence_stderr for estimate in run.estimates], dtype=float)
         axes.fill_between(times, predicted - half, predicted + half, color="#009E73", alpha=0.25, linewidth=0)
         axes.plot(times, predicted, color="#009E73", linewidth=1.4, label="predicted, 95 % interval")
         axes.plot(times, observed, color="#222222", linewidth=1.0, linestyle="--", label="observed")
-        axes.set(ylabel="hit ratio", title=f"{outcome.scenario} ({outcome.arrivals})")
+        axes.set(ylabel="hit ratio", title=f"{run.scenario} ({run.arrivals})")
     panels[0, 0].legend(ncols=2)
     panels[-1, 0].set_xlabel(f"minutes; sliding window of {shortest:g} s")
     path = stem.with_name(f"{stem.name}.png")

@@ -42,9 +42,9 @@ class Generated:
     window: tuple[float, float]
     """Starts of the first and of the last measured conversation, t_1 and t_L, seconds."""
 
-    gaps: list[float]
+    interarrivals: list[float]
     """Realized W of the measured conversations whose later prompt falls into the window, seconds: what an experiment of
-    this length can know of F, long gaps being censored."""
+    this length can know of F, since long ones are censored."""
 
 
 def generate(

@@ -4,7 +4,7 @@ from math import lgamma
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.interarrival import Array
+from vllm_hitratio_plugin.model.traffic import Array
 from vllm_hitratio_plugin.replay.turns import Turn, Turns
 
 MIN_TURNS = 2

@@ -1,4 +1,4 @@
-"""A trace through a pool in virtual time, with a monitor looking on."""
+"""A trace through a pool in virtual time, observed by a monitor."""
 
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -38,7 +38,7 @@ class Observed:
 
     hit_blocks: int
     mean_in_use_blocks: float | None
-    """Blocks that the other prompts held when one was admitted, averaged over admissions; None without admissions."""
+    """Blocks in use by other prompts when one was admitted, averaged over admissions; None without admissions."""
 
     delayed: int
     """Prompts of them that had to wait for blocks."""
@@ -81,11 +81,11 @@ def simulate(
     holds = service.draw(np.random.default_rng([seed, 2]), len(trace.prompts)) if service is not None else None
     releases: list[tuple[float, int]] = []
     queue: deque[tuple[int, Prompt]] = deque()
-    measured = prompt_blocks = hit_blocks = pinned_sum = delayed = rejected = 0
+    measured = prompt_blocks = hit_blocks = in_use_sum = delayed = rejected = 0
 
     def admit(time: float, key: int, prompt: Prompt) -> bool:
-        nonlocal measured, prompt_blocks, hit_blocks, pinned_sum, delayed
-        pinned = pool.in_use_blocks
+        nonlocal measured, prompt_blocks, hit_blocks, in_use_sum, delayed
+        in_use = pool.in_use_blocks
         hit = pool.admit(key, prompt.tokens, prompt.blocks)
         if hit is None:
             return False
@@ -93,7 +93,7 @@ def simulate(
             measured += 1
             prompt_blocks += block_count(prompt.tokens, block_size)
             hit_blocks += hit
-            pinned_sum += pinned
+            in_use_sum += in_use
             delayed += time > prompt.time
         if observer is not None:
             observer.admit(
@@ -103,7 +103,7 @@ def simulate(
                     tokens=prompt.tokens,
                     blocks=prompt.blocks,
                     hit_tokens=hit * block_size,
-                    in_use_blocks=pinned,
+                    in_use_blocks=in_use,
                     conversation=prompt.conversation,
                 )
             )
@@ -141,7 +141,7 @@ def simulate(
         prompts=measured,
         prompt_blocks=prompt_blocks,
         hit_blocks=hit_blocks,
-        mean_in_use_blocks=pinned_sum / measured if measured else None,
+        mean_in_use_blocks=in_use_sum / measured if measured else None,
         delayed=delayed,
         rejected=rejected,
         waiting=len(queue),

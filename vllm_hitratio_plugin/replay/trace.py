@@ -22,8 +22,8 @@ class Prompt(NamedTuple):
     """Prompt tokens L, at least 1."""
 
     blocks: Sequence[Hashable]
-    """Chained ids of the prompt's blocks, equal ids meaning equal whole prefixes: one a full block, at least, and
-    usually one more for the last, partly filled block, which is never cached."""
+    """Chained ids of the prompt's blocks, equal ids meaning equal whole prefixes: one per full block, and usually
+    one more for the last, partly filled block, which is never cached."""
 
     conversation: str | None = None
     """Conversation id, None where the source has none."""
@@ -38,7 +38,7 @@ class Trace:
 
     name: str
     block_size: int
-    """Tokens a block of ``Prompt.blocks`` stands for."""
+    """Tokens per block of ``Prompt.blocks``."""
 
     prompts: Sequence[Prompt]
 

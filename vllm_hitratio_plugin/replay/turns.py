@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from vllm_hitratio_plugin.model.conversation import ConversationSample
+from vllm_hitratio_plugin.model.conversation_sample import ConversationSample
 from vllm_hitratio_plugin.replay.pools.pool import block_count
 
 

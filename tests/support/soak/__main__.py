@@ -41,8 +41,9 @@ from pathlib import Path
 
 import psutil  # brought by vLLM
 
+from examples.demo.server import HOST
 from examples.demo.tiny_model import write_tiny_model
-from tests.support.real_server import HOST, Server, serve, write_shim
+from tests.support.real_server import Server, serve, write_shim
 from tests.support.repository import ROOT
 from tests.support.soak import page, switch
 
@@ -236,8 +237,8 @@ def one_round(number: int, seconds: float, control: bool) -> Round:
                     flush=True,
                 )
         watched.switch(True)
-        server = watched.server
-        server.wait_for("published", lambda: server.value(OURS_AND_VLLMS[0][0]) is not None)
+        with_plugin = watched.server
+        with_plugin.wait_for("published", lambda: with_plugin.value(OURS_AND_VLLMS[0][0]) is not None)
         return Round(
             ratios=[statistics.median(lap["on"]) / statistics.median(lap["off"]) for lap in laps],
             tail_ratios=[tail(lap["on"]) / tail(lap["off"]) for lap in laps],
@@ -250,11 +251,13 @@ def one_round(number: int, seconds: float, control: bool) -> Round:
             memory_bytes=(plain.memory[-1], watched.memory[-1]),
             memory_growth_bytes=(growth(plain.memory), growth(watched.memory)),
             counters_equal=all(
-                server.value(mine) == counted
+                with_plugin.value(mine) == counted
                 for (mine, _), counted in zip(OURS_AND_VLLMS, watched.counted, strict=True)
             ),
-            degraded=[labels["reason"] for labels, value in server.samples().get("hitratio_degraded", ()) if value],
-            index_blocks=server.value("hitratio_index_blocks"),
+            degraded=[
+                labels["reason"] for labels, value in with_plugin.samples().get("hitratio_degraded", ()) if value
+            ],
+            index_blocks=with_plugin.value("hitratio_index_blocks"),
         )
 
 

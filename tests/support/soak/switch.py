@@ -14,8 +14,8 @@ from typing import Any
 def install() -> None:
     """The entry point: from the moment on that an engine is watched, its process listens to the signals."""
     from vllm_hitratio_plugin.engine import watch as watching_module
-    from vllm_hitratio_plugin.engine.service import Service
     from vllm_hitratio_plugin.engine.recorder import Recorder
+    from vllm_hitratio_plugin.engine.service import Service
 
     original = watching_module.watch
 

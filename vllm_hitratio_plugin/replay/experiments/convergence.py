@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.interarrival import prior
+from vllm_hitratio_plugin.model.bounds import FiniteBounds
+from vllm_hitratio_plugin.model.interarrival import Exponential
 from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
@@ -19,8 +20,8 @@ BLOCK_SIZE = 128
 RATE_PER_BLOCK = 1.5 / 2275
 """λ0 of the scaled system: conversations per second and block of capacity, the paper's experiment 1."""
 
-MEAN_GAP = 60.0
-"""μ_F, seconds; short, so that even the longest conversations are short beside the run, as stationarity asks."""
+MEAN_INTERARRIVAL = 60.0
+"""μ_F, seconds: short, so that the longest conversations are short compared with the run, as stationarity requires."""
 
 _WARMUP_SECONDS = 3000.0
 MEASURED = 20_000
@@ -48,6 +49,9 @@ class Point:
     survival_deviation: float
     """Root mean square of τ_C^(N) - T_C, seconds: what theorem C.4 says is O(N^-1/2)."""
 
+    bound: float
+    """The bound (26) on |h^(N) - h^(∞)|, with the exact last term; it says nothing above 1."""
+
 
 def run(
     capacity_blocks: int,
@@ -56,7 +60,7 @@ def run(
     conversations: Sequence[Turns] | None = None,
     measured: int = MEASURED,
 ) -> Point:
-    """Algorithm 1 with N blocks and λ0 N conversations a second, stationary, against the limit.
+    """Algorithm 1 with N blocks and λ0 N conversations per second, stationary, against the limit.
 
     ``conversations`` are turn lengths to draw from, None for the ShareGPT-like law.
     """
@@ -64,7 +68,7 @@ def run(
     warmup = math.ceil(rate * _WARMUP_SECONDS)
     generated = generate(
         draw_conversations(conversations, warmup + measured, seed),
-        Traffic(poisson(rate), exponential(MEAN_GAP)),
+        Traffic(poisson(rate), exponential(MEAN_INTERARRIVAL)),
         block_size=BLOCK_SIZE,
         seed=seed,
         warmup=warmup,
@@ -87,8 +91,8 @@ def run(
             hit_blocks += hit
             prompt_blocks += len(prompt.blocks)
 
-    workload = conversation_sample(generated.conversations, BLOCK_SIZE).workload(rate, hashable=False)
-    limit = MeanField(workload, prior(MEAN_GAP))
+    sample, law = conversation_sample(generated.conversations, BLOCK_SIZE), Exponential(MEAN_INTERARRIVAL)
+    limit = MeanField(sample.workload(rate, hashable=False), law)
     predicted, survival = limit.hit_ratio(capacity_blocks), limit.characteristic_time(capacity_blocks)
     if predicted is None or survival is None or not ages:
         raise ValueError(f"{measured} conversations are too few for {capacity_blocks} blocks: nothing was evicted")
@@ -100,6 +104,7 @@ def run(
         characteristic_time=survival,
         mean_survival=float(np.mean(ages)),
         survival_deviation=float(np.sqrt(np.mean((np.array(ages) - survival) ** 2))),
+        bound=FiniteBounds(sample, law, rate, capacity_blocks, hashable=False).hit_ratio(tail="exact").value,
     )
 
 

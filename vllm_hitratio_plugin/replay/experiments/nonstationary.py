@@ -14,11 +14,11 @@ from vllm_hitratio_plugin.replay.experiments.paper import BLOCK_SIZE, CAPACITY_B
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import Law, exponential
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
-from vllm_hitratio_plugin.replay.simulate import Observer, simulate
+from vllm_hitratio_plugin.replay.simulate import simulate
 from vllm_hitratio_plugin.replay.turns import Turns
 from vllm_hitratio_plugin.snapshot import Estimate
 
-MEAN_GAP = 135.0
+MEAN_INTERARRIVAL = 135.0
 
 SCENARIOS: dict[str, Arrivals] = {
     "stationary": poisson(1.5),
@@ -26,7 +26,7 @@ SCENARIOS: dict[str, Arrivals] = {
     "diurnal": diurnal(1.5, 4, 3600),
     "burst": burst(1, 4, 1800, 300),
 }
-"""A constant rate, a fall to a seventh within 17 minutes, a wave whose top is four times its bottom, and five minutes
+"""A constant rate, a fall to a seventh within 17 minutes, a wave whose peak is four times its trough, and five minutes
 of four times the traffic in every half hour."""
 
 WINDOWS = (300.0, 600.0, 1200.0)
@@ -35,25 +35,25 @@ WINDOWS = (300.0, 600.0, 1200.0)
 CONVERSATIONS = 12_000
 _WARMUP = 600.0  # seconds
 _SLOT_SECONDS = 20.0
-_LOOKS_A_WINDOW = 4
+_ESTIMATES_PER_WINDOW = 4
 _CONFIDENCE = 1.96
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One kind of traffic seen through windows of one length."""
+class WindowedRun:
+    """One kind of traffic, estimated in sliding windows of one length."""
 
     scenario: str
     arrivals: str
     window_seconds: float
     seed: int
     estimates: Sequence[Estimate]
-    """One a look, four looks a window; only those that gave a figure."""
+    """Four per window length; only those that gave a figure."""
 
     @property
     def errors(self) -> list[float]:
-        """Predicted minus observed hit ratio, look by look."""
-        return [-look.divergence for look in self.estimates if look.divergence is not None]
+        """Predicted minus observed hit ratio of each estimate."""
+        return [-estimate.divergence for estimate in self.estimates if estimate.divergence is not None]
 
     @property
     def mean_absolute_error(self) -> float:
@@ -69,51 +69,36 @@ class Outcome:
     def coverage(self) -> float:
         """Share of windows whose 95 % interval of the difference covers 0."""
         covered = [
-            abs(look.divergence) <= _CONFIDENCE * look.divergence_stderr
-            for look in self.estimates
-            if look.divergence is not None and look.divergence_stderr is not None
+            abs(estimate.divergence) <= _CONFIDENCE * estimate.divergence_stderr
+            for estimate in self.estimates
+            if estimate.divergence is not None and estimate.divergence_stderr is not None
         ]
         return float(np.mean(covered))
 
 
-class _Looker:
-    """Looks at a monitor at regular times."""
+class _Windows:
+    """Monitors with windows of several lengths over one simulation, each asked for an estimate at regular times."""
 
-    def __init__(self, monitor: Monitor, every: float, first: float) -> None:
-        self.estimates: list[Estimate] = []
-        self._monitor = monitor
-        self._every = every
-        self._next = first
+    def __init__(self, windows: Sequence[float], unhashed: Unhashed) -> None:
+        self.estimates: list[list[Estimate]] = [[] for _ in windows]
+        self._monitors = [_monitor(seconds, unhashed) for seconds in windows]
+        self._every = [seconds / _ESTIMATES_PER_WINDOW for seconds in windows]
+        self._next = [_WARMUP + seconds for seconds in windows]
 
     def admit(self, access: Access) -> None:
-        """Pass an admission on, after the looks that are due."""
-        while access.time >= self._next:
-            look = self._monitor.refresh(self._next)
-            if look.divergence is not None:
-                self.estimates.append(look)
-            self._next += self._every
-        self._monitor.admit(access)
+        """Pass an admission on, after the estimates that are due."""
+        for index, monitor in enumerate(self._monitors):
+            while access.time >= self._next[index]:
+                estimate = monitor.refresh(self._next[index])
+                if estimate.divergence is not None:
+                    self.estimates[index].append(estimate)
+                self._next[index] += self._every[index]
+            monitor.admit(access)
 
     def release(self, time: float, key: Hashable) -> None:
         """Pass a release on."""
-        self._monitor.release(time, key)
-
-
-class _Audience:
-    """Several observers of one simulation."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
-
-    def admit(self, access: Access) -> None:
-        """Pass an admission on to all."""
-        for observer in self._observers:
-            observer.admit(access)
-
-    def release(self, time: float, key: Hashable) -> None:
-        """Pass a release on to all."""
-        for observer in self._observers:
-            observer.release(time, key)
+        for monitor in self._monitors:
+            monitor.release(time, key)
 
 
 def run(
@@ -126,8 +111,8 @@ def run(
     unhashed: Unhashed = "tail",
     service: Law | None = None,
     count: int = CONVERSATIONS,
-) -> list[Outcome]:
-    """Put one of ``SCENARIOS`` through the pool, with a monitor for each length of ``windows`` beside it.
+) -> list[WindowedRun]:
+    """Put one of ``SCENARIOS`` through the pool, observed by a monitor for each length of ``windows``.
 
     ``conversations`` are turn lengths to draw from, None for the ShareGPT-like law. ``ValueError`` where no window held
     enough for a figure.
@@ -135,27 +120,25 @@ def run(
     arrivals = SCENARIOS[scenario]
     generated = generate(
         draw_conversations(conversations, count, seed),
-        Traffic(arrivals, exponential(MEAN_GAP)),
+        Traffic(arrivals, exponential(MEAN_INTERARRIVAL)),
         block_size=BLOCK_SIZE,
         seed=seed,
     )
-    lookers = [
-        _Looker(_monitor(seconds, unhashed), seconds / _LOOKS_A_WINDOW, _WARMUP + seconds) for seconds in windows
-    ]
+    observer = _Windows(windows, unhashed)
     simulate(
         generated.trace,
         make_pool(pool, CAPACITY_BLOCKS, BLOCK_SIZE, unhashed),
         capacity_blocks=CAPACITY_BLOCKS,
-        observer=_Audience(lookers),
+        observer=observer,
         service=service,
         seed=seed,
     )
-    for seconds, looker in zip(windows, lookers, strict=True):
-        if not looker.estimates:
+    for seconds, estimates in zip(windows, observer.estimates, strict=True):
+        if not estimates:
             raise ValueError(f"{count} conversations are too few for windows of {seconds:g} s")
     return [
-        Outcome(scenario, arrivals.name, seconds, seed, looker.estimates)
-        for seconds, looker in zip(windows, lookers, strict=True)
+        WindowedRun(scenario, arrivals.name, seconds, seed, estimates)
+        for seconds, estimates in zip(windows, observer.estimates, strict=True)
     ]
 
 

@@ -1,11 +1,11 @@
 """The paper's experiments 1 and 2 (section 4, appendix E), in virtual time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_hitratio_plugin.model.interarrival import prior
+from vllm_hitratio_plugin.model.interarrival import Exponential
 from vllm_hitratio_plugin.model.mean_field import MeanField
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.comparison import Comparison, PoolKind, compare
@@ -34,8 +34,8 @@ class Setting:
     arrival_rate: float
     """λ0, conversations per second."""
 
-    mean_gap: float
-    """μ_F, target mean of the gaps, seconds."""
+    mean_interarrival: float
+    """μ_F, target mean of the interarrival times, seconds."""
 
 
 SETTINGS: dict[str, tuple[Setting, ...]] = {
@@ -59,7 +59,7 @@ class Run:
     setting: Setting
     seed: int
     comparison: Comparison
-    measured_gap: float
+    measured_interarrival: float
     """μ̂_F, seconds."""
 
     predicted: dict[str, float]
@@ -86,7 +86,6 @@ def run(
     service: Law | None = None,
     response: Law | None = None,
     scale: Scale | None = None,
-    tick: Callable[[int], object] | None = None,
 ) -> Run:
     """Generate the traffic of a setting, put it through the pool, and estimate.
 
@@ -97,7 +96,7 @@ def run(
     scale = scale or Scale()
     generated = generate(
         draw_conversations(conversations, scale.warmup + scale.measured, seed),
-        Traffic(poisson(setting.arrival_rate), exponential(setting.mean_gap), response),
+        Traffic(poisson(setting.arrival_rate), exponential(setting.mean_interarrival), response),
         block_size=BLOCK_SIZE,
         seed=seed,
         warmup=scale.warmup,
@@ -110,17 +109,19 @@ def run(
         service=service,
         window=generated.window,
         seed=seed,
-        tick=tick,
     )
     workload = conversation_sample(generated.conversations, BLOCK_SIZE).workload(setting.arrival_rate)
     observed, reuse_time = comparison.observed.hit_ratio, comparison.predicted[REUSE_TIME]
-    if not observed or reuse_time is None or not generated.gaps:
+    if not observed or reuse_time is None or not generated.interarrivals:
         raise ValueError(f"{scale.measured} conversations are too few: nothing was hit")
-    measured_gap = float(np.mean(generated.gaps))
+    measured = float(np.mean(generated.interarrivals))
     predicted = {REUSE_TIME: reuse_time}
-    for estimator, gap in ((MEAN_FIELD_PRIOR, setting.mean_gap), (MEAN_FIELD, measured_gap)):
-        predicted[estimator] = MeanField(workload, prior(gap)).hit_ratio(CAPACITY_BLOCKS) or 0.0
-    return Run(setting, seed, comparison, measured_gap, predicted, observed)
+    for estimator, mean in (
+        (MEAN_FIELD_PRIOR, setting.mean_interarrival),
+        (MEAN_FIELD, measured),
+    ):
+        predicted[estimator] = MeanField(workload, Exponential(mean)).hit_ratio(CAPACITY_BLOCKS) or 0.0
+    return Run(setting, seed, comparison, measured, predicted, observed)
 
 
 def error_summary(runs: Iterable[Run]) -> dict[str, dict[str, float]]:

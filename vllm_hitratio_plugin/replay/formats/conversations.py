@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from vllm_hitratio_plugin.replay.formats.lines import Lines, parse_json
 from vllm_hitratio_plugin.replay.formats.turn_lengths import read_turn_lengths
 from vllm_hitratio_plugin.replay.trace import TraceError
@@ -14,10 +16,19 @@ Tokenize = Callable[[Sequence[str]], list[int]]
 _ANSWERS = frozenset({"gpt", "chatgpt", "assistant", "bing", "bard"})
 
 
-def read_conversations(path: str, tokenizer: str | None = None) -> tuple[list[Turns], int]:
-    """Read turn lengths (JSONL), or ShareGPT texts, as one JSON array or one object a line, with a ``tokenizer.json``.
+class _Message(msgspec.Struct):
+    value: str
+    speaker: str | None = msgspec.field(name="from", default=None)
 
-    Returns the conversations, and how many entries held none (nobody asked anything in them). Raises ``TraceError``
+
+class _Entry(msgspec.Struct):
+    conversations: list[_Message]
+
+
+def read_conversations(path: str, tokenizer: str | None = None) -> tuple[list[Turns], int]:
+    """Read turn lengths (JSONL), or ShareGPT texts with a ``tokenizer.json``: one JSON array, or one object per line.
+
+    Returns the conversations, and how many entries held none (they ask nothing). Raises ``TraceError``
     with one sentence.
     """
     lines = Lines(path)
@@ -44,14 +55,12 @@ def read_conversations(path: str, tokenizer: str | None = None) -> tuple[list[Tu
 def _sharegpt(source: str, unit: str, records: Iterable[tuple[int, Any]], tokenize: Tokenize) -> list[Turns]:
     conversations: list[Turns] = []
     for number, record in records:
-        place = f"{source}, {unit} {number}"
-        messages = record.get("conversations") if isinstance(record, dict) else None
-        if not isinstance(messages, list) or not all(
-            isinstance(message, dict) and isinstance(message.get("value"), str) for message in messages
-        ):
-            raise TraceError(f"{place}: 'conversations' must be an array of messages with a 'from' and a 'value'")
-        lengths = tokenize([message["value"] for message in messages])
-        conversations.append(_turns([message.get("from") in _ANSWERS for message in messages], lengths))
+        try:
+            messages = msgspec.convert(record, _Entry).conversations
+        except msgspec.ValidationError as error:
+            raise TraceError(f"{source}, {unit} {number}: {error}") from None
+        lengths = tokenize([message.value for message in messages])
+        conversations.append(_turns([message.speaker in _ANSWERS for message in messages], lengths))
     return conversations
 
 

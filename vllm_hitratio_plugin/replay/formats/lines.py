@@ -7,9 +7,20 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from vllm_hitratio_plugin.replay.trace import TraceError
+import msgspec
+
+from vllm_hitratio_plugin.replay.trace import MOST_TOKENS, TraceError
+
+Record = TypeVar("Record")
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+"""Beyond that, floating point has no fractions of a second."""
+
+Name = int | str | None
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -45,7 +56,9 @@ class Lines:
         else:
             buffered = stack.enter_context(open(self._path, "rb"))  # noqa: SIM115 (the stack closes it)
         packed = buffered.peek(2)[:2] == _GZIP_MAGIC
-        return io.TextIOWrapper(gzip.GzipFile(fileobj=buffered) if packed else buffered, encoding="utf-8")
+        text = io.TextIOWrapper(gzip.GzipFile(fileobj=buffered) if packed else buffered, encoding="utf-8")
+        stack.callback(text.detach)  # the stack closes the file; standard input stays open
+        return text
 
 
 def parse_json(source: str, number: int, line: str) -> Any:
@@ -55,3 +68,11 @@ def parse_json(source: str, number: int, line: str) -> Any:
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise TraceError(f"{source}, line {number}: not JSON ({reason})") from None
+
+
+def typed(source: str, number: int, value: Any, kind: type[Record]) -> Record:
+    """A JSON value as a typed record; ``TraceError`` naming the line, and the field, where it is none."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"{source}, line {number}: {error}") from None

@@ -3,10 +3,21 @@
 from collections.abc import Iterable
 from typing import Any
 
-from vllm_hitratio_plugin.replay.formats.fields import Fields
+import msgspec
+
+from vllm_hitratio_plugin.replay.formats.lines import Count, Name, Seconds, Tokens, typed
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace, TraceError
 
 _BLOCK_SIZE = 64
+
+
+class _Record(msgspec.Struct):
+    time: Seconds = msgspec.field(name="t")
+    tokens: Tokens = msgspec.field(name="in")
+    runs: list[tuple[Count, Count]] = msgspec.field(name="h")
+    kind: Name = None
+    conversation: Name = msgspec.field(name="conv", default=None)
+    output_tokens: Count | None = msgspec.field(name="out", default=None)
 
 
 def read_lmcache(source: str, records: Iterable[tuple[int, Any]]) -> Trace:
@@ -17,27 +28,24 @@ def read_lmcache(source: str, records: Iterable[tuple[int, Any]]) -> Trace:
     """
     prompts = []
     empty = 0
-    for number, record in records:
-        fields = Fields(source, number, record)
-        tokens = fields.tokens("in")
-        runs = fields.array("h")
-        if not all(_is_run(run) for run in runs):
-            raise TraceError(f"{fields.place}: 'h' must hold pairs [first id, number of ids], integers of at least 0")
-        full = sum(length for _, length in runs)
-        if full != tokens // _BLOCK_SIZE:
-            raise TraceError(f"{fields.place}: {full} full blocks of {_BLOCK_SIZE} do not go with {tokens} tokens")
-        if not tokens:
+    for number, value in records:
+        record = typed(source, number, value, _Record)
+        full = sum(length for _, length in record.runs)
+        if full != record.tokens // _BLOCK_SIZE:
+            raise TraceError(
+                f"{source}, line {number}: {full} full blocks of {_BLOCK_SIZE} do not go with {record.tokens} tokens"
+            )
+        if not record.tokens:
             empty += 1
             continue
-        kind = fields.optional_id("kind")
-        conversation = fields.optional_id("conv")
+        names = [str(name) for name in (record.kind, record.conversation) if name is not None]
         prompts.append(
             Prompt(
-                time=fields.number("t"),
-                tokens=tokens,
-                blocks=[block for first, length in runs for block in range(first, first + length)],
-                conversation=conversation if conversation is None or kind is None else f"{kind}/{conversation}",
-                output_tokens=fields.optional_count("out"),
+                time=record.time,
+                tokens=record.tokens,
+                blocks=[block for first, length in record.runs for block in range(first, first + length)],
+                conversation=None if record.conversation is None else "/".join(names),
+                output_tokens=record.output_tokens,
             )
         )
     prompts.sort(key=lambda prompt: prompt.time)
@@ -48,7 +56,3 @@ def read_lmcache(source: str, records: Iterable[tuple[int, Any]]) -> Trace:
         prompts=[prompt._replace(time=prompt.time - origin) for prompt in prompts],
         empty_prompts=empty,
     )
-
-
-def _is_run(run: Any) -> bool:
-    return isinstance(run, list) and len(run) == 2 and all(type(value) is int and value >= 0 for value in run)

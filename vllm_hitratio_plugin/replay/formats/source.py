@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, get_args
 
 from vllm_hitratio_plugin.replay.formats.lines import Lines, parse_json
 from vllm_hitratio_plugin.replay.formats.lmcache import read_lmcache
@@ -11,15 +11,17 @@ from vllm_hitratio_plugin.replay.formats.turn_lengths import read_turn_lengths
 from vllm_hitratio_plugin.replay.trace import Trace, TraceError
 from vllm_hitratio_plugin.replay.turns import Turns
 
-FORMATS = ("mooncake", "lmcache", "turn-lengths")
+Format = Literal["auto", "mooncake", "lmcache", "turn-lengths"]
+"""Of a trace file; 'auto' is told by the first line."""
+
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 
-def read_source(path: str, kind: str = "auto", block_size: int | None = None) -> Trace | list[Turns]:
+def read_source(path: str, kind: Format = "auto", block_size: int | None = None) -> Trace | list[Turns]:
     """Read a file, gzip or not, or standard input ('-').
 
-    ``kind`` is one of ``FORMATS``, or 'auto' to tell by the first line. Recorded prompts come back as a ``Trace``; turn
-    lengths, which have no times, as conversations for the generator. A ``block_size`` larger than the trace's own joins
-    its blocks.
+    Recorded prompts come back as a ``Trace``; turn lengths, which have no times, as conversations for the generator. A
+    ``block_size`` larger than the trace's own joins its blocks.
 
     Raises ``TraceError`` with one sentence naming the line; nothing malformed is skipped.
     """
@@ -46,11 +48,11 @@ def read_source(path: str, kind: str = "auto", block_size: int | None = None) ->
         raise TraceError(f"{lines.name}: {error}") from None
 
 
-def _kind(name: str, number: int, record: Any) -> str:
+def _kind(name: str, number: int, record: Any) -> Format:
     if isinstance(record, dict) and "hash_ids" in record:
         return "mooncake"
     if isinstance(record, dict) and {"t", "in", "h"} <= record.keys():
         return "lmcache"
     if isinstance(record, list) and record and isinstance(record[0], list):
         return "turn-lengths"
-    raise TraceError(f"{name}, line {number}: no known trace format (known are {', '.join(FORMATS)})")
+    raise TraceError(f"{name}, line {number}: no known trace format (known are {', '.join(FORMATS[1:])})")

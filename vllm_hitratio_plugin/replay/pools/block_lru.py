@@ -1,4 +1,4 @@
-"""vLLM's block pool, rewritten: exact LRU over blocks, freed tail first."""
+"""vLLM's block pool, reimplemented: exact LRU over blocks, freed tail first."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -9,27 +9,27 @@ from vllm_hitratio_plugin.replay.pools.pool import Unhashed, block_count
 class _Block:
     """One physical block in use or cached."""
 
-    __slots__ = ("content", "references", "twin")
+    __slots__ = ("content", "duplicate", "references")
 
     def __init__(self, content: Hashable | None) -> None:
         self.content = content  # None: partly filled, can never be found again
         self.references = 1
-        self.twin: _Block | None = None  # the next block with the same content, in order of writing
+        self.duplicate: _Block | None = None  # the next block with the same content, in order of writing
 
 
 class BlockLRU:
-    """LRU over blocks with pinning, as vLLM's ``BlockPool`` and ``KVCacheManager`` do it for full attention.
+    """LRU over blocks that are not in use, as vLLM's ``BlockPool`` and ``KVCacheManager`` do it for full attention.
 
     - A prompt of L tokens hits its longest cached prefix of at most ``(L - 1) // block_size`` blocks: the last token is
       always computed. A repeated prompt of whole blocks therefore writes its last block again, as a duplicate.
-    - Blocks are cached from the moment of admission and pinned until the release; several prompts may pin one block.
+    - Blocks are cached from the moment of admission and in use until the release; several prompts may use one block.
     - A release frees the last block first, so a suffix is evicted before its prefix.
     - ``unhashed`` says where the partly filled last block goes at the release (``Unhashed``).
 
     It agrees with the installed vLLM (``VllmPool``) hit by hit; it is what runs where vLLM is not installed, and
     faster.
 
-    Memory: one object a block in use or cached, at most ``capacity_blocks``.
+    Memory: one object per block in use or cached, at most ``capacity_blocks``.
     """
 
     def __init__(self, capacity_blocks: int, block_size: int, unhashed: Unhashed = "head") -> None:
@@ -45,7 +45,7 @@ class BlockLRU:
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that nobody holds, cached or empty."""
+        """Blocks not in use, cached or empty."""
         return self._empty + len(self._queue)
 
     @property
@@ -78,9 +78,9 @@ class BlockLRU:
             block = _Block(content)
             first = cached.setdefault(content, block)
             if first is not block:
-                while first.twin is not None:
-                    first = first.twin
-                first.twin = block
+                while first.duplicate is not None:
+                    first = first.duplicate
+                first.duplicate = block
             held.append(block)
         if tokens % self.block_size:
             held.append(_Block(None))
@@ -99,7 +99,7 @@ class BlockLRU:
                     queue[block] = None
 
     def reset(self) -> bool:
-        """Forget all cached content; False, with no effect, while blocks are pinned."""
+        """Forget all cached content; False, with no effect, while blocks are in use."""
         if self._held:
             return False
         self._queue.clear()
@@ -119,12 +119,12 @@ class BlockLRU:
     def _forget(self, block: _Block) -> None:
         first = self._cached[block.content]
         if first is block:
-            if block.twin is None:
+            if block.duplicate is None:
                 del self._cached[block.content]
             else:
-                self._cached[block.content] = block.twin
+                self._cached[block.content] = block.duplicate
             return
-        while first.twin is not block:
-            assert first.twin is not None
-            first = first.twin
-        first.twin = block.twin
+        while first.duplicate is not block:
+            assert first.duplicate is not None
+            first = first.duplicate
+        first.duplicate = block.duplicate

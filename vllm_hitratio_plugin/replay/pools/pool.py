@@ -1,4 +1,4 @@
-"""What a simulation asks of a block pool, whoever implements it."""
+"""What a simulation needs of a block pool."""
 
 from collections.abc import Hashable, Sequence
 from typing import Literal, Protocol
@@ -11,7 +11,7 @@ to 0.23, the paper's setting), or back to its head, to be used again at once (fr
 class Pool(Protocol):
     """A prefix cache of a fixed number of blocks, without a clock.
 
-    An admitted prompt holds its blocks (they are pinned: no other request may evict them) until it is released.
+    An admitted prompt holds its blocks until it is released.
     """
 
     @property
@@ -22,9 +22,9 @@ class Pool(Protocol):
     def admit(self, key: Hashable, tokens: int, blocks: Sequence[Hashable]) -> int | None:
         """Look a prompt up, then allocate and cache it.
 
-        ``blocks`` are chained ids: one a full block, and possibly one of the last, partly filled block, which is never
-        cached. Returns the hit in blocks, or None where the prompt does not fit beside the pinned blocks; the pool is
-        then unchanged.
+        ``blocks`` are chained ids: one per full block, and possibly one of the last, partly filled block, which is
+        never cached. Returns the hit in blocks, or None where the prompt does not fit next to the blocks in use; the
+        pool is then unchanged.
         """
         ...
 
@@ -33,7 +33,7 @@ class Pool(Protocol):
         ...
 
     def reset(self) -> bool:
-        """Forget all cached content; False, with no effect, while blocks are pinned (as vLLM does)."""
+        """Forget all cached content; False, with no effect, while blocks are in use (as vLLM does)."""
         ...
 
 

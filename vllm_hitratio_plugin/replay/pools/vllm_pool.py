@@ -36,7 +36,7 @@ class VllmPool:
         self.block_size = block_size
         if capacity_blocks > _MOST_BLOCKS:
             raise VllmPoolError(
-                f"vLLM makes an object a block, so at most {_MOST_BLOCKS:,} blocks, not {capacity_blocks:,}"
+                f"vLLM makes one object per block, so at most {_MOST_BLOCKS:,} blocks, not {capacity_blocks:,}"
             )
         vllm = _vllm()
         self._request_class = vllm.request_class
@@ -82,7 +82,7 @@ class VllmPool:
         self._manager.free(self._held.pop(key))
 
     def reset(self) -> bool:
-        """Forget all cached content; False, with no effect, while blocks are pinned."""
+        """Forget all cached content; False, with no effect, while blocks are in use."""
         done: bool = self._manager.reset_prefix_cache()
         return done
 

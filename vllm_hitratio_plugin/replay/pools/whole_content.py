@@ -11,15 +11,15 @@ class WholeContentLRU:
 
     A conversation is named by the first block of its prompts, so prompts must not share prefixes across conversations.
     A content is resident whole or absent; a turn moves it, with size R_j, to the most recently used end; while the
-    contents exceed the capacity the least recently used one is evicted, the one just written included. Nothing is
-    pinned and every prompt is admitted, as in the paper.
+    contents exceed the capacity the least recently used one is evicted, the one just written included. No block
+    is ever in use and every prompt is admitted, as in the paper.
 
     Theory (``practical=False``): a hit serves all R_{j-1} blocks of the turn before (12).
 
     Practical (``practical=True``): every turn leaves one unhashable tail block. A hit serves R_{j-1} - 1 blocks (31);
     these move to the front, while the tail block keeps its place and its capacity until it gets to the end. The turn
-    therefore writes R_j - (R_{j-1} - 1) blocks, as real pools do (MODEL section 4.1); the paper's curve (29) counts one
-    fewer.
+    therefore writes R_j - (R_{j-1} - 1) blocks, as real pools do (docs/model.md#written-blocks); the paper's curve (29)
+    counts one fewer.
 
     ``evicted`` is told the first block of every evicted content (of a tail block left behind, a name of its own).
     """
