@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Hashable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +45,7 @@ class Story:
         self.monitor.admit(Access(time, key, tokens, blocks, hit_tokens, 0, pinned, **more))  # type: ignore[arg-type]
         return key
 
-    def serve(self, time: float, path: str, tail: int = 1, hit: int | None = 0, **more: object) -> None:
+    def serve(self, time: float, path: str, tail: int = 1, hit: int | None = 0, **more: Any) -> None:
         """Admit, and release at once."""
         self.monitor.release(time, self.admit(time, path, tail, hit, **more))
 
@@ -128,7 +129,8 @@ def test_rule_3_a_growing_history_gives_up_a_block_too() -> None:
     story.serve(1, "abcdef", hit=3)
     estimate = story.estimate()
     assert story.sums().reusable_blocks == 3
-    assert (estimate.divergence, estimate.engine_divergence) == (pytest.approx(0), pytest.approx(0))
+    assert estimate.divergence == pytest.approx(0)
+    assert estimate.engine_divergence == pytest.approx(0)
 
 
 @pytest.mark.parametrize(("capacity", "left"), [(6, 0), (7, 1), (8, 2), (9, 3), (10, 4), (99, 4)])
@@ -550,7 +552,7 @@ def regular_traffic(
 ) -> list[tuple[float, str]]:
     """Conversations of 1 to 8 turns that grow by 1 to 5 blocks; sorted by time."""
     chooser = random.Random(seed)
-    prompts = []
+    prompts: list[tuple[float, str]] = []
     time = 0.0
     for number in itertools.count():
         time += chooser.expovariate(rate)
@@ -566,8 +568,8 @@ def regular_traffic(
     raise AssertionError
 
 
-def told(
-    capacity: int, traffic: list[tuple[float, str]], end: float, service: float = 0.0, **options: object
+def estimate_of(
+    capacity: int, traffic: list[tuple[float, str]], end: float, service: float = 0.0, **options: Any
 ) -> Estimate:
     story = Story(capacity, window_seconds=end / 2, slots=20, **options)
     due: list[tuple[float, Hashable]] = []
@@ -589,8 +591,8 @@ def test_forgetting_what_is_older_than_the_survival_time_changes_nothing(
     capacity = 60
     traffic = regular_traffic(300, seed)
     grid = (20, 40, capacity)
-    small = told(capacity, traffic, 300, service, grid=grid, index_blocks=int(3 * factor * capacity))
-    large = told(capacity, traffic, 300, service, grid=grid, index_blocks=10**6)
+    small = estimate_of(capacity, traffic, 300, service, grid=grid, index_blocks=int(3 * factor * capacity))
+    large = estimate_of(capacity, traffic, 300, service, grid=grid, index_blocks=10**6)
     assert small.ceiling is not None
     assert large.ceiling is not None
     assert small.ceiling <= large.ceiling
@@ -607,7 +609,7 @@ def test_names_do_not_matter(seed: int) -> None:
     letters = {path[0] for _, path in traffic}
     shuffled = dict(zip(sorted(letters), random.Random(seed).sample(sorted(letters), len(letters)), strict=True))
     renamed = [(time, shuffled[path[0]] + path[1:].swapcase()) for time, path in traffic]
-    assert vars(told(50, traffic, 200)) == vars(told(50, renamed, 200))
+    assert vars(estimate_of(50, traffic, 200)) == vars(estimate_of(50, renamed, 200))
 
 
 @settings(max_examples=10, deadline=None)
@@ -615,8 +617,8 @@ def test_names_do_not_matter(seed: int) -> None:
 def test_faster_time_is_the_same_cache(seed: int, speed: float) -> None:
     """All times scaled: every ratio stays, T_C scales with them (a hair is lost to the bins of the gaps)."""
     traffic = regular_traffic(200, seed)
-    normal = told(50, traffic, 200)
-    scaled = told(50, [(time / speed, path) for time, path in traffic], 200 / speed)
+    normal = estimate_of(50, traffic, 200)
+    scaled = estimate_of(50, [(time / speed, path) for time, path in traffic], 200 / speed)
     assert scaled.predicted[REUSE_TIME] == pytest.approx(normal.predicted[REUSE_TIME], abs=0.005)
     assert normal.characteristic_time is not None
     assert scaled.characteristic_time == pytest.approx(normal.characteristic_time / speed, rel=0.03)

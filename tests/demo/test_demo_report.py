@@ -5,6 +5,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_bad_estimates_fail(estimate: dict[str, object], name: str) -> None:
         ({"degraded": ["fit"]}, "the plugin is not degraded"),
     ],
 )
-def test_bad_trials_fail(changes: dict[str, object], name: str) -> None:
+def test_bad_trials_fail(changes: dict[str, Any], name: str) -> None:
     assert name in failed(report(outcome(**changes), second()))
 
 
@@ -118,7 +119,13 @@ def test_too_few_requests_or_a_failed_one_fail() -> None:
 
 
 def test_what_was_not_measured_is_null_and_a_dash() -> None:
-    absent = {"observed": None, "divergence": None, "divergence_stderr": None, "ceiling": None, "curve": {}}
+    absent: dict[str, object] = {
+        "observed": None,
+        "divergence": None,
+        "divergence_stderr": None,
+        "ceiling": None,
+        "curve": {},
+    }
     bare = report(outcome(absent), None)
     written = json.loads(json.dumps(as_json(bare), allow_nan=False))
     assert written["observed"] is None

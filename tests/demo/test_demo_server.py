@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -145,7 +146,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pyte
 def test_a_port_that_is_taken_is_not_chosen() -> None:
     port = server.free_port()
     assert server.free_port(port) == port
-    with server.socket.socket() as holder:
+    with socket.socket() as holder:
         holder.bind((server.HOST, port))
         holder.listen()
         assert server.free_port(port) not in (0, port)

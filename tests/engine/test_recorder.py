@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
-from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release, Reset
+from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release, Reset
 
 pytestmark = pytest.mark.vllm
 
@@ -19,7 +19,7 @@ class Watched:
         self.manager = make_manager(capacity)
         self.recorder = Recorder(self.manager)
 
-    def take(self) -> list[tuple[Any, ...]]:
+    def take(self) -> list[Record]:
         records = list(self.recorder.queue)
         self.recorder.queue.clear()
         return records
@@ -27,7 +27,7 @@ class Watched:
     def kinds(self) -> list[tuple[Any, ...]]:
         """Of each record its kind, the request id, and what follows that."""
         return [
-            (type(record), record.request.request_id, *record[2:6]) if hasattr(record, "request") else (type(record),)
+            (type(record),) if isinstance(record, Reset) else (type(record), record.request.request_id, *record[2:6])
             for record in self.take()
         ]
 

@@ -357,7 +357,7 @@ def test_the_fit_fails_later_and_the_last_one_stays_with_its_time(
 def test_the_snapshot_fails(
     manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services.snapshot_folder, "write", fail)
+    monkeypatch.setattr("vllm_hitratio_plugin.metrics.snapshot_folder.write", fail)
     service = service_of(manager, made)
     run_with_fault(service, manager, caplog, "snapshot")
     assert service.snapshot.counters is not None

@@ -1,6 +1,7 @@
 """What the findings need of a live engine: counters a window ago, turn numbers, and a word about blocks too large."""
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.real_manager import admit, make_manager, make_request
-from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine.probe import cache_facts
+from vllm_hitratio_plugin.engine.recorder import Recorder
 from vllm_hitratio_plugin.engine.requests import turn_of
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.findings.rules import diagnose
@@ -48,9 +49,14 @@ def service() -> Iterator[Service]:
     made.stop()
 
 
+def recorded(service: Service) -> Recorder:
+    assert service._recorder is not None
+    return service._recorder
+
+
 @pytest.mark.vllm
 def test_turns_served_elsewhere_are_counted_from_what_clients_send(service: Service) -> None:
-    manager = service._recorder._manager  # type: ignore[union-attr]
+    manager = recorded(service)._manager
     for name, path, turn in (("1", "ab", 1), ("2", "abc", 2), ("3", "abcde", 4), ("4", "abcde", 4), ("5", "xyz", 5)):
         id_ = "known" if path[0] == "a" else "stranger"
         assert admit(manager, make_request(name, path, extra={"conversation_id": id_, "turn": turn})) is not None
@@ -63,9 +69,9 @@ def test_turns_served_elsewhere_are_counted_from_what_clients_send(service: Serv
 
 @pytest.mark.vllm
 def test_earlier_counters_are_a_window_old(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = service._recorder._manager  # type: ignore[union-attr]
-    now = [services.time.monotonic()]
-    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
+    manager = recorded(service)._manager
+    now = [time.monotonic()]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     ages = []
     for number in range(400):
         assert admit(manager, make_request(f"{number}", chr(200 + number))) is not None
@@ -73,13 +79,16 @@ def test_earlier_counters_are_a_window_old(service: Service, monkeypatch: pytest
         snapshot = service.snapshot
         assert snapshot.counters is not None
         if snapshot.earlier is not None:
+            assert snapshot.earlier_seconds is not None
             ages.append(snapshot.earlier_seconds)
             # One prompt every 5 s.
             assert snapshot.counters.requests - snapshot.earlier.requests == pytest.approx(ages[-1] / 5, abs=0.01)
         now[0] += 5
     assert len(ages) == 399
     # As old as the window, which no reuse has stretched to its most: six times its least.
-    assert ages[-1] == pytest.approx(service.snapshot.estimate.window_seconds, abs=10)  # type: ignore[union-attr]
+    estimate = service.snapshot.estimate
+    assert estimate is not None
+    assert ages[-1] == pytest.approx(estimate.window_seconds, abs=10)
     assert len(service._history._copies) <= 121
     assert replace(from_json(to_json(service.snapshot)), sums=None) == replace(service.snapshot, sums=None)
 

@@ -1,5 +1,6 @@
 """The page for browsers: self-contained, safe, and rendered by a real one."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,12 +8,14 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
 import pytest
 
 from tests.support.example_snapshots import snapshot
+from tests.support.virtual_engine import present
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.findings.rules import diagnose
@@ -52,20 +55,27 @@ def test_browsers_get_the_page_and_programs_json(exporter: Exporter, path: str, 
 
 def test_json_carries_the_findings_and_is_still_a_snapshot(exporter: Exporter) -> None:
     body = get(exporter, "/hitratio", "*/*")[1]
-    assert f'"rule":"{diagnose(snapshot())[0].rule}"' in body
+    assert [each["rule"] for each in json.loads(body)["findings"]] == [each.rule for each in diagnose(snapshot())]
     assert from_json(body) == snapshot()
 
 
-def test_the_page_shows_numbers_findings_curve_and_fates() -> None:
+def test_the_page_shows_numbers_findings_curve_and_outcomes() -> None:
     taken = snapshot()
     page = render(taken, diagnose(taken))
-    assert f"{100 * taken.estimate.observed:.1f} %" in page
+    assert f"{100 * present(taken.estimate.observed):.1f} %" in page
     assert diagnose(taken)[0].rule in page
     points = re.search(r'<polyline points="([^"]+)"', page)
     assert points is not None
     assert len(points.group(1).split()) == len(taken.estimate.curve)
+    assert page.count("<article") == len(diagnose(taken))
     widths = [float(width) for width in re.findall(r'<span style="width: ([\d.]+)%', page)]
     assert sum(widths) == pytest.approx(100, abs=0.01)
+
+
+def test_no_findings_is_said() -> None:
+    page = render(snapshot(), [])
+    assert "No findings." in page
+    assert "<article" not in page
 
 
 def test_the_page_needs_no_network_and_trusts_no_name() -> None:
@@ -78,11 +88,15 @@ def test_the_page_needs_no_network_and_trusts_no_name() -> None:
 
 
 @pytest.mark.parametrize("facts", [{"counters": None, "estimate": None}, {"estimate": None}, {"modelled": False}])
-def test_what_was_not_measured_is_left_out(facts: dict[str, object]) -> None:
+def test_what_was_not_measured_is_left_out(facts: dict[str, Any]) -> None:
     taken = snapshot(**facts)
     page = render(taken, diagnose(taken))
     assert page.endswith("</html>")
-    assert "None" not in page.replace("<p>None.</p>", "")
+    for part in ("<svg", ">Predicted<", ">Ceiling<", ">For the target<"):
+        assert part in render(snapshot(), [])
+        assert part not in page
+    assert (">Observed<" in page) == (taken.estimate is not None)
+    assert "None" not in page
     assert "nan" not in page
 
 

@@ -1,4 +1,4 @@
-"""The engine's own exporter: its two pages, and clients that it does not put up with."""
+"""The engine's own exporter: its pages, and the clients that it sheds."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.example_snapshots import snapshot
-from vllm_hitratio_plugin.exporter import server as exporters
+from vllm_hitratio_plugin.exporter import server
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.snapshot import Snapshot, from_json
 
@@ -57,6 +57,7 @@ def test_the_snapshot_as_json(exporter: Exporter, shown: Snapshot) -> None:
     status, kind, body = fetch(exporter, "/hitratio")
     assert (status, kind) == (200, "application/json")
     assert from_json(body) == shown
+    assert exporter.url == f"http://{HOST}:{exporter.port}"
     assert json.loads(body)["engine"] == "0"
 
 
@@ -89,7 +90,7 @@ def test_it_says_nothing_on_stderr(exporter: Exporter, capfd: pytest.CaptureFixt
 
 def test_slow_and_many_clients_are_shed(shown: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than it has places for: the rest is turned away at once, and the places come back by themselves."""
-    monkeypatch.setattr(exporters, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(server, "_PATIENCE_S", 1.0)
     exporter = Exporter(HOST, 0, lambda: shown)
     threads = threading.active_count()
     try:
@@ -102,12 +103,13 @@ def test_slow_and_many_clients_are_shed(shown: Snapshot, monkeypatch: pytest.Mon
             for client in list(slow):
                 client.setblocking(False)
                 try:
-                    if client.recv(1) == b"":
-                        slow.remove(client)
-                        shed += 1
+                    gone = client.recv(1) == b""
                 except BlockingIOError:
                     continue
                 except ConnectionResetError:
+                    gone = True
+                if gone:
+                    client.close()
                     slow.remove(client)
                     shed += 1
             time.sleep(0.02)
@@ -129,9 +131,9 @@ def test_slow_and_many_clients_are_shed(shown: Snapshot, monkeypatch: pytest.Mon
         exporter.close()
 
 
-def test_who_sends_a_byte_now_and_then_is_shed(shown: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_drips_bytes_is_shed(shown: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read is in time; the request as a whole never is."""
-    monkeypatch.setattr(exporters, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(server, "_PATIENCE_S", 0.5)
     exporter = Exporter(HOST, 0, lambda: shown)
     try:
         with socket.create_connection((HOST, exporter.port), timeout=10) as client:

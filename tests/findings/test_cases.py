@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.support.virtual_engine import VirtualEngine, chain, text
+from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
@@ -276,8 +276,8 @@ def test_case_13_reuse_lost_to_routing() -> None:
     assert diagnose_fleet(sticky) == {}
     random = [replace(engine.snapshot(), engine=str(index)) for index, engine in enumerate(serve(Random(1)))]
     assert [first(snapshot).rule for snapshot in random] == ["routing-loss"] * replicas
-    turns_sent = sum(snapshot.counters.follow_up_turns for snapshot in random)
-    found = 1 - sum(snapshot.counters.unmatched_turns for snapshot in random) / turns_sent
+    turns_sent = sum(present(snapshot.counters).follow_up_turns for snapshot in random)
+    found = 1 - sum(present(snapshot.counters).unmatched_turns for snapshot in random) / turns_sent
     assert turns_sent == conversations * (turns - 1)
     assert found == pytest.approx(1 / replicas, abs=0.03)
     (fleet,) = diagnose_fleet(random)["qwen3-8b"]
@@ -307,7 +307,7 @@ def test_case_15_speculative_decoding_gives_up_a_unit() -> None:
         ids = chain(text(number, length), unit)
         engine.tell(10 * number, length, ids, 0)
         for again in (1, 2):
-            before = engine.snapshot().counters
+            before = present(engine.snapshot().counters)
             engine.tell(10 * number + again, length, ids, hit)
             more = engine.snapshot().counters.since(before)
             assert more.shadow_hit_blocks * unit == more.ceiling_hit_blocks * unit == hit
@@ -354,7 +354,7 @@ def test_case_17_a_low_ratio_with_caching_on() -> None:
     assert snapshot.estimate.ceiling == pytest.approx(0.80, abs=0.03)
     predicted = snapshot.estimate.predicted["reuse_time"]
     assert predicted == pytest.approx(snapshot.estimate.observed, abs=0.01)
-    wanted = snapshot.estimate.recommended_blocks
+    wanted = present(snapshot.estimate.recommended_blocks)
     check = VirtualEngine(16, round(wanted))
     rng = Random(5)
     hits = prompts = 0

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from tests.support.virtual_engine import VirtualEngine, chain, text
+from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.period import Period
@@ -20,7 +21,7 @@ from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
 from vllm_hitratio_plugin.wording import percent
 
 
-def chats(loss: float = 0.0, **facts: object) -> Snapshot:
+def chats(loss: float = 0.0, **facts: Any) -> Snapshot:
     """100 conversations of growing prompts, all resident; of each hit, a share is lost for no reason."""
     engine = VirtualEngine(16, 100_000)
     rng = Random(2)
@@ -62,7 +63,7 @@ def test_healthy_traffic_is_called_healthy_with_its_numbers(healthy: Snapshot) -
 def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> None:
     snapshot = chats(loss)
     finding = diagnose(snapshot)[0]
-    divergence = -snapshot.estimate.engine_divergence
+    divergence = -present(snapshot.estimate.engine_divergence)
     missing = snapshot.counters.shadow_hit_blocks - snapshot.counters.hit_blocks
     assert divergence == pytest.approx(missing / snapshot.counters.prompt_blocks)
     assert (finding.rule, finding.severity) == ("engine-deviates", severity)
@@ -240,7 +241,7 @@ def test_doctor_and_plan_have_one_knee(capacity_blocks: int) -> None:
     planned = CapacityCurve(live_subject(snapshot).demand).knee
     # A snapshot has the curve at a few capacities only.
     nearest = min(estimate.curve, key=lambda size: abs(size - planned))
-    assert knee_of(estimate.curve, estimate.ceiling, estimate.in_use_blocks) == nearest
+    assert knee_of(estimate.curve, present(estimate.ceiling), present(estimate.in_use_blocks)) == nearest
     assert (f"Give the cache {nearest:,} blocks" in " ".join(found(snapshot, "capacity-bound").actions)) == (
         nearest > capacity_blocks
     )
@@ -286,8 +287,9 @@ def documents(capacity: int) -> Snapshot:
 def test_a_loss_never_exceeds_the_ceiling_minus_the_observed_ratio() -> None:
     snapshot = documents(300)
     estimate = snapshot.estimate
-    assert found(snapshot, "capacity-bound").loss <= estimate.ceiling - estimate.observed
-    recovered = replace(estimate, observed=estimate.ceiling - 0.001, outcomes=[])
+    ceiling = present(estimate.ceiling)
+    assert present(found(snapshot, "capacity-bound").loss) <= ceiling - present(estimate.observed)
+    recovered = replace(estimate, observed=ceiling - 0.001, outcomes=[])
     assert "capacity-bound" not in names(replace(snapshot, estimate=recovered))
 
 

@@ -129,7 +129,7 @@ def test_a_prompt_that_was_broken_off_leaves_what_was_computed() -> None:
     tree = PrefixTree(LARGE)
     serve(tree, "ab", 0)
     match = admit(tree, "abcdefgh", 1)
-    match.node.conversation = conversation = Conversation()  # type: ignore[union-attr]
+    match.node.conversation = conversation = Conversation()
     tree.release(match.node, 2)
     assert tree.cut(match.node, 3) == 5  # type: ignore[arg-type]
     assert (tree.blocks, tree.in_use_blocks) == (3, 0)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -169,7 +170,7 @@ def test_two_engines_are_two_series_of_one_family(full: Snapshot) -> None:
 def test_openmetrics_is_written_too(full: Snapshot) -> None:
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(lambda: [full]))
-    text = generate_openmetrics(registry).decode()
+    text = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
     assert 'hitratio_requests_total{engine="0",model_name="tiny"} 2000.0' in text
     assert text.endswith("# EOF\n")
 
@@ -204,7 +205,7 @@ def test_what_can_not_be_shown_is_left_out_logged_once_and_visible(caplog: pytes
     ],
     ids="-".join,
 )
-def test_no_snapshot_takes_the_page_down(facts: dict[str, object]) -> None:
+def test_no_snapshot_takes_the_page_down(facts: dict[str, Any]) -> None:
     found = samples(snapshot(100, **facts), snapshot(engine="1"))
     assert value(found, "hitratio_requests_total", engine="1") == 2000
 

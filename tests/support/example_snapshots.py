@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -11,7 +12,7 @@ from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.snapshot import Snapshot
 
 
-def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0", **fields: object) -> Snapshot:
+def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0", **fields: Any) -> Snapshot:
     """What a service would publish after that many prompts, 1 a second."""
     monitor = Monitor(block_size=16, capacity_blocks=300, target=target)
     chooser = random.Random(3)

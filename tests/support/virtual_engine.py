@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool
 from vllm_hitratio_plugin.snapshot import Snapshot
+
+T = TypeVar("T")
 
 Text = list[Hashable]
 
@@ -80,6 +82,12 @@ class VirtualEngine:
             "last_reset": self.monitor.last_reset,
         }
         return snapshot_of(self.monitor, **known | facts)
+
+
+def present(value: T | None) -> T:
+    """The value, which must not be absent."""
+    assert value is not None
+    return value
 
 
 def snapshot_of(monitor: Monitor, **facts: Any) -> Snapshot:

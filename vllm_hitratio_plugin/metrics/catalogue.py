@@ -27,7 +27,12 @@ from vllm_hitratio_plugin.snapshot import ESTIMATORS, FORK_DEPTH_BOUNDS, INTERAR
 
 def _recommended(snapshot: Snapshot, each: int | None) -> float | None:
     blocks = None if snapshot.estimate is None else snapshot.estimate.recommended_blocks
-    return None if blocks is None or each is None else math.ceil(blocks) * each
+    return None if blocks is None or each is None else _ceil(blocks) * each
+
+
+def _ceil(blocks: float) -> float:
+    """The next whole number, like ``math.ceil``, but infinity and NaN stay what they are."""
+    return math.ceil(blocks) if math.isfinite(blocks) else blocks
 
 
 DEGRADED = gauge(
@@ -251,7 +256,7 @@ METRICS: tuple[Metric, ...] = (
         gauge(
             "hitratio_recommended_capacity_blocks",
             "Capacity that reaches the target hit ratio, in blocks.",
-            Value("estimate.recommended_blocks", shown=math.ceil),
+            Value("estimate.recommended_blocks", shown=_ceil),
         ),
         gauge(
             "hitratio_recommended_capacity_tokens",

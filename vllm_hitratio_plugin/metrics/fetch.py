@@ -72,15 +72,16 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
             f"{url} has only a part of the figures of {engine}, and its exporter, which has them all, is off or could "
             "not start: set --hitratio-port, 9577 by default"
         )
-    host, bound = urllib.parse.urlsplit(url).hostname or "", urllib.parse.urlsplit(snapshot.exporter)
-    if bound.hostname in _LOOPBACK and host not in _LOOPBACK:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    bound_host, port = _bound(snapshot.exporter)
+    if bound_host in _LOOPBACK and host not in _LOOPBACK:
         raise FetchError(
             f"{url} has only a part of the figures of {engine}; its exporter has them all, but listens at "
             f"{snapshot.exporter} on that host alone: run the command there, or start the server with "
             "--hitratio-host 0.0.0.0"
         )
-    place = f"http://{f'[{host}]' if ':' in host else host}:{bound.port}"
-    found = _get(f"{place}/hitratio.json", deadline)
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    found = _get(f"{place}/hitratio.json", deadline) if port else None
     page = None if found is None else _read(found)
     if page is None or len(page.snapshots) != 1 or _engine(page.snapshots[0]) != _engine(snapshot):
         raise FetchError(
@@ -88,6 +89,15 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
             f"the exporter, which listens at {snapshot.exporter} on the host of the engine"
         )
     return replace(page.snapshots[0], vllm=snapshot.vllm)
+
+
+def _bound(exporter: str) -> tuple[str | None, int | None]:
+    """Host and port of an exporter's URL; None for what it does not say."""
+    try:
+        parts = urllib.parse.urlsplit(exporter)
+        return parts.hostname, parts.port
+    except ValueError:
+        return None, None
 
 
 def _engine(snapshot: Snapshot) -> tuple[str, str]:

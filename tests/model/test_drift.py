@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.model.drift import FACTORS, drift
 from vllm_hitratio_plugin.model.reuse_time import ReuseTimeModel
-from vllm_hitratio_plugin.model.traffic import TrafficSums
+from vllm_hitratio_plugin.model.traffic import RunTable, TrafficSums
 from vllm_hitratio_plugin.monitor import Monitor
 
 CAPACITY = 600
@@ -21,9 +21,9 @@ def slots(
     *,
     rate: float = 1.0,
     size: float = 10.0,
-    gap: float = 100.0,
-    ceiling: float = 0.5,
-    pinned: float = 50.0,
+    reuse_time: float = 100.0,
+    share: float = 0.5,
+    in_use: float = 50.0,
     count: int = 20,
 ) -> list[TrafficSums]:
     """A window of conversations of three prompts, with the noise of Poisson arrivals."""
@@ -33,23 +33,21 @@ def slots(
         sums = TrafficSums(seconds=30.0, first_turns=float(random.poisson(30 * rate) + 1))
         sums.requests = 3 * sums.first_turns
         runs = int(2 * sums.first_turns)
-        lengths = np.full(runs, size * ceiling * 1.5)
-        sums.add_runs(random.exponential(gap, runs), lengths, own=1.0)
+        lengths = np.full(runs, size * share * 1.5)
+        sums.add(RunTable.of(random.exponential(reuse_time, runs), lengths, own=1.0))
         sums.prompt_blocks = size * sums.requests
-        sums.reusable_blocks = float(lengths.sum())
-        sums.reuse_runs = float(runs)
         sums.written_blocks = sums.prompt_blocks - sums.reusable_blocks
-        sums.in_use_blocks = pinned * sums.requests
+        sums.in_use_blocks = in_use * sums.requests
         made.append(sums)
     return made
 
 
 CHANGES: dict[str, Any] = {
     "arrival_rate": {"rate": 2.0},
-    "size": {"size": 15.0},
-    "gaps": {"gap": 200.0},
-    "ceiling": {"ceiling": 0.3},
-    "pinned": {"pinned": 200.0},
+    "conversation_size": {"size": 15.0},
+    "reuse_times": {"reuse_time": 200.0},
+    "reusable_share": {"share": 0.3},
+    "blocks_in_use": {"in_use": 200.0},
 }
 
 
@@ -57,16 +55,16 @@ CHANGES: dict[str, Any] = {
 def test_the_factor_that_changed_is_named_and_explains_the_change(factor: str) -> None:
     found = drift(slots(1), slots(2, **CHANGES[factor]), CAPACITY)
     assert found is not None
-    assert found.moved[0] == factor
+    assert found.significant[0] == factor
     assert found.change < -0.02
-    assert 0.8 <= found.factors[factor].part / found.change <= 1.2
+    assert 0.8 <= found.contributions[factor] / found.change <= 1.2
 
 
-def test_without_a_change_nothing_moved() -> None:
+def test_without_a_change_no_factor_is_significant() -> None:
     for seed in range(10):
         found = drift(slots(seed), slots(seed + 100), CAPACITY)
         assert found is not None
-        assert found.moved == ()
+        assert found.significant == []
 
 
 @settings(max_examples=25, deadline=None)
@@ -77,13 +75,13 @@ def test_without_a_change_nothing_moved() -> None:
     st.floats(0.05, 0.6),
     st.floats(0, 500),
 )
-def test_the_parts_sum_to_the_whole(rate: float, size: float, gap: float, ceiling: float, pinned: float) -> None:
-    before, now = slots(1), slots(2, rate=rate, size=size, gap=gap, ceiling=ceiling, pinned=pinned)
+def test_the_parts_sum_to_the_whole(rate: float, size: float, reuse_time: float, share: float, in_use: float) -> None:
+    before, now = slots(1), slots(2, rate=rate, size=size, reuse_time=reuse_time, share=share, in_use=in_use)
     found = drift(before, now, CAPACITY)
     assert found is not None
-    assert sum(factor.part for factor in found.factors.values()) == pytest.approx(found.change, abs=1e-12)
-    assert found.before == pytest.approx(ReuseTimeModel(TrafficSums.total(before)).hit_ratio(CAPACITY), abs=1e-12)
-    assert found.now == pytest.approx(ReuseTimeModel(TrafficSums.total(now)).hit_ratio(CAPACITY), abs=1e-12)
+    assert sum(found.contributions.values()) == pytest.approx(found.change, abs=1e-12)
+    assert found.before == pytest.approx(ReuseTimeModel(TrafficSums.total(before)).curve.hit_ratio(CAPACITY), abs=1e-12)
+    assert found.now == pytest.approx(ReuseTimeModel(TrafficSums.total(now)).curve.hit_ratio(CAPACITY), abs=1e-12)
 
 
 def test_windows_without_reuse_or_starts_say_nothing() -> None:
@@ -111,10 +109,10 @@ def test_the_monitor_compares_its_window_with_the_one_before() -> None:
         monitor.release(at, key)
         if key == 3000:
             early = monitor.refresh(at)
-            assert early.drift == {}
+            assert early.drift_contributions == {}
     estimate = monitor.refresh(5500.0)
     assert estimate.drift_significant[0] == "arrival_rate"
-    assert set(estimate.drift) == set(FACTORS)
-    whole = sum(estimate.drift.values())
+    assert set(estimate.drift_contributions) == set(FACTORS)
+    whole = sum(estimate.drift_contributions.values())
     assert whole < -0.05
-    assert estimate.drift["arrival_rate"] / whole > 0.8
+    assert estimate.drift_contributions["arrival_rate"] / whole > 0.8
