@@ -209,7 +209,7 @@ def test_flags_are_accepted_and_stay_out_of_the_namespace(version: str, result: 
     compatibility.record("vllm", version, flags="accepted")
 
 
-#: Case: hits in tokens, prompt after prompt (../shared/CASES.md).
+#: Reported case: hits in tokens, prompt after prompt.
 HITS = {
     "1": [0, 0, 0, 528, 0, 528],
     "2": [0, 0, 0, 7168, 0, 28672, 0, 46592],
