@@ -13,7 +13,8 @@ from tests.support.example_snapshots import page, snapshot
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.model.traffic import TrafficSums
-from vllm_hitratio_plugin.snapshot import Snapshot, to_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 HOST = "127.0.0.1"
 Serve = Callable[[dict[str, str]], str]

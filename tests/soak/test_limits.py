@@ -24,7 +24,7 @@ from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
-from vllm_hitratio_plugin.snapshot import to_json
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 pytestmark = pytest.mark.vllm
 

@@ -12,7 +12,8 @@ import urllib.request
 from dataclasses import replace
 
 from vllm_hitratio_plugin.metrics.reader import Page, parse
-from vllm_hitratio_plugin.snapshot import Snapshot, from_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import from_json
 
 _LARGEST = 64 << 20  # bytes
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
