@@ -39,7 +39,7 @@ def test_every_metric_queried_is_exported() -> None:
 
 
 def test_an_unknown_metric_is_found() -> None:
-    with pytest.raises(LookupError, match="nobody exports hitratio_gap_ratio"):
+    with pytest.raises(LookupError, match="no metric is named hitratio_gap_ratio"):
         metrics_in("hitratio_gap_ratio > 3 * hitratio_divergence_ratio_stderr")
 
 

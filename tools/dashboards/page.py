@@ -37,21 +37,9 @@ class Row:
 
 def page(uid: str, title: str, description: str, *rows: Row) -> Json:
     """The classic JSON of a dashboard; the panels' descriptions come from docs/dashboards.md."""
-    builder = (
-        builders.Dashboard(title)
-        .uid(uid)
-        .description(description)
-        .tags(["vllm", "hitratio"])
-        .readonly()
-        .tooltip(models.DashboardCursorSync.CROSSHAIR)
-        .time("now-1h", "now")
-        .refresh("30s")
-        .timezone("")
-        .version(1)
-        .link(_vllm_dashboards())
-        .variables([*variables()])
-        .annotations([*events()])
-    )
+    builder = builders.Dashboard(title).uid(uid).description(description).tags(["vllm", "hitratio"]).readonly()
+    builder.time("now-1h", "now").refresh("30s").timezone("").version(1).link(_vllm_dashboards())
+    builder.tooltip(models.DashboardCursorSync.CROSSHAIR).variables([*variables()]).annotations([*events()])
     for row in rows:
         for panel, width in zip(row.panels, row.widths, strict=True):
             panel.build().grid_pos = models.GridPos(h=row.height, w=width)

@@ -37,18 +37,11 @@ def variables() -> Iterator[Builder[models.VariableModel]]:
     matchers: list[str] = []
     for name, label in (("job", "Job"), ("model_name", "Model"), ("instance", "Instance"), ("engine", "Engine")):
         selector = f"{{{', '.join(matchers)}}}" if matchers else ""
-        yield (
-            builders.QueryVariable(name)
-            .label(label)
-            .query({"query": f"label_values(hitratio_build_info{selector}, {name})", "refId": f"variable-{name}"})
-            .datasource(DATA_SOURCE)
-            .current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
-            .multi(True)
-            .include_all(True)
-            .all_value(".+")
-            .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .sort(models.VariableSort.ALPHABETICAL_ASC)
-        )
+        query = {"query": f"label_values(hitratio_build_info{selector}, {name})", "refId": f"variable-{name}"}
+        variable = builders.QueryVariable(name).label(label).query(query).datasource(DATA_SOURCE)
+        variable.multi(True).include_all(True).all_value(".+").sort(models.VariableSort.ALPHABETICAL_ASC)
+        variable.current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
+        yield variable.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
         matchers.append(f'{name}=~"${name}"')
     options = [
         models.VariableOption(selected=span == "auto", text=span, value=_AUTO if span == "auto" else span)
