@@ -1,4 +1,4 @@
-"""Hours of the real exporter in seconds: the plugin's monitor beside a block pool in virtual time, one page a scrape.
+"""Hours of the real exporter in seconds: the plugin's monitor on a block pool in virtual time, one page per scrape.
 
 What Prometheus would have stored comes out as OpenMetrics text for ``promtool tsdb create-blocks-from openmetrics``.
 """
@@ -23,7 +23,7 @@ from vllm_hitratio_plugin.snapshot import Snapshot
 
 BLOCK_SIZE = 128
 BLOCK_BYTES = 18 << 20
-"""Of Qwen3-8B, 144 KiB a token."""
+"""Of Qwen3-8B, 144 KiB per token."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import table, trend
 from grafana_foundation_sdk.models import common as options
 
-from tools.dashboards.page import CHOSEN
 from tools.dashboards.panels import (
     NO_TRAFFIC,
     by_capacity,
@@ -20,6 +19,7 @@ from tools.dashboards.panels import (
 )
 from tools.dashboards.promql import CURVE_BLOCKS, INFINITE, SHADOW_CURVE_BLOCKS
 from tools.dashboards.style import CEILING, MUTED, NEUTRAL, OBSERVED, PREDICTED, TARGET, colored, fixed, line, override
+from tools.dashboards.variables import CHOSEN
 
 #: Share of the ceiling above which the curve is flat.
 SATURATED = 0.995

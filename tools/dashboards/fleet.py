@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import barchart, stat, table, timeseries
 
 from tools.dashboards import outcomes
 from tools.dashboards.overview import LIMITS
-from tools.dashboards.page import CHOSEN, RECENT, Json, Row, page
+from tools.dashboards.page import Json, Row, page
 from tools.dashboards.panels import (
     bars,
     column,
@@ -25,6 +25,7 @@ from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import ENGINE, PROMPT_TOKENS
 from tools.dashboards.style import MUTED, NEUTRAL, OBSERVED, PREDICTED, TARGET, colored, line
 from tools.dashboards.thresholds import DIVERGENCE, STALE_SECONDS
+from tools.dashboards.variables import CHOSEN, RECENT
 
 UID = "hitratio-fleet"
 
@@ -64,7 +65,7 @@ def _figures() -> list[stat.Panel]:
         figure("Predicted", "percentunit", CHOSEN.predicted(), PREDICTED).decimals(1),
         judged(worst, (None, "red"), (-DIVERGENCE, "green")),
         figure("KV cache", "bytes", f"sum({CHOSEN('hitratio_capacity_bytes')})", none="Unknown"),
-        figure("Tokens / s", "short", RECENT.flow(PROMPT_TOKENS)),
+        figure("Tok / s", "short", RECENT.flow(PROMPT_TOKENS)),
     ]
 
 
@@ -72,13 +73,13 @@ def _engines() -> table.Panel:
     good = [(None, "red"), (-DIVERGENCE, "green"), (DIVERGENCE, "orange")]
     fresh = [(None, NEUTRAL), (STALE_SECONDS, "red")]
     values = [
-        (_OBSERVED, column("Observed", "percentunit", 82, color=OBSERVED)),
-        (_PREDICTED, column("Predicted", "percentunit", 82, color=PREDICTED)),
+        (_OBSERVED, column("Observed", "percentunit", 80, color=OBSERVED)),
+        (_PREDICTED, column("Predicted", "percentunit", 80, color=PREDICTED)),
         (_DIVERGENCE, column("Divergence", "percentunit", 115, judge=good)),
-        (_TRAFFIC, column("Traffic", "count:tok/s", 98)),
+        (_TRAFFIC, column("Traffic", "count:tok/s", 96)),
         (_gauge("hitratio_capacity_bytes"), column("KV cache", "bytes", 80)),
-        (_gauge("hitratio_recommended_capacity_bytes"), column("Needed", "bytes", 80)),
-        (_gauge("hitratio_characteristic_time_seconds"), column("T_C", "dthms", 80)),
+        (_gauge("hitratio_recommended_capacity_bytes"), column("Needed", "bytes", 76)),
+        (_gauge("hitratio_characteristic_time_seconds"), column("T_C", "dthms", 76)),
         (
             f"time() - {_gauge('hitratio_last_fit_timestamp_seconds')}",
             column("Fit age", "s", 72, judge=fresh, more={"decimals": 0}),
@@ -87,7 +88,7 @@ def _engines() -> table.Panel:
     labels = {
         "model_name": column("Model", more={"custom.minWidth": 95}),
         "instance": column("Instance", more={"custom.minWidth": 125}),
-        "engine": column("Engine", width=65),
+        "engine": column("Engine", width=58),
     }
     queries, columns = zip(*values, strict=True)
     panel = grid("Engines in numbers", queries, {**labels, **lettered(columns)}, sort="Value #C")

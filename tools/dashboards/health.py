@@ -5,10 +5,10 @@ from __future__ import annotations
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as models
 
-from tools.dashboards.page import CHOSEN
 from tools.dashboards.panels import column, curve, grid, per_engine, query, states, timeseries, with_limits
 from tools.dashboards.style import MUTED, OBSERVED, PREDICTED
 from tools.dashboards.thresholds import STALE_SECONDS
+from tools.dashboards.variables import CHOSEN
 from tools.dashboards.workload import engines
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import barchart, bargauge, table, timeseries
 from grafana_foundation_sdk.models import common as options
 
-from tools.dashboards.page import CHOSEN, WHOLE
 from tools.dashboards.panels import bars, column, curve, grid, shares, stacked
 from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import OUTCOME_BLOCKS
 from tools.dashboards.style import OUTCOME_COLORS, outcome_colors
+from tools.dashboards.variables import CHOSEN, WHOLE
 
 
 def over_time() -> timeseries.Panel:

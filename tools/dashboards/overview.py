@@ -5,12 +5,13 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import stat, timeseries
 
 from tools.dashboards import capacity, health, outcomes, workload
-from tools.dashboards.page import CHOSEN, RECENT, Json, Row, page
+from tools.dashboards.page import Json, Row, page
 from tools.dashboards.panels import band, curve, differences, figure, judged, with_limits
 from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import CURVE_BLOCKS, INFINITE, PROMPT_TOKENS
 from tools.dashboards.style import CEILING, MUTED, OBSERVED, PREDICTED, TARGET, fixed
 from tools.dashboards.thresholds import DIVERGENCE, SIGMAS
+from tools.dashboards.variables import CHOSEN, RECENT
 
 UID = "hitratio-overview"
 
@@ -54,7 +55,7 @@ def _figures() -> list[stat.Panel]:
         judged(divergence, (None, "red"), (-DIVERGENCE, "green"), (DIVERGENCE, "orange")),
         figure("KV cache", "bytes", f"max({CHOSEN('hitratio_capacity_bytes')})", none="Unknown"),
         figure("Recommended", "bytes", f"max({recommended})", none="None"),
-        figure("Tokens / s", "short", RECENT.flow(PROMPT_TOKENS)),
+        figure("Tok / s", "short", RECENT.flow(PROMPT_TOKENS)),
     ]
 
 

@@ -1,9 +1,9 @@
-"""A dashboard from rows of panels: its identity, variables, link and annotations, and what all panels have."""
+"""A dashboard from rows of panels: its identity, and what all panels have."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,30 +14,14 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import Dataquery
 
 from tools.dashboards.descriptions import descriptions
+from tools.dashboards.events import add_texts, events
 from tools.dashboards.metrics import metrics_in
-from tools.dashboards.promql import Source
+from tools.dashboards.variables import DATA_SOURCE, variables
 
 Json = dict[str, Any]
 
 #: What Grafana 10.4 and newer load.
 SCHEMA_VERSION = 39
-
-DATA_SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-
-#: The matchers of vLLM's own dashboards.
-MATCHERS = 'job=~"$job", model_name=~"$model_name", instance=~"$instance", engine=~"$engine"'
-
-#: The queries of all panels, over the window that the reader chooses: ratios need some hundred requests.
-CHOSEN = Source("$window", MATCHERS)
-
-#: Over the shortest window that has enough scrapes.
-RECENT = Source("$__rate_interval", MATCHERS)
-
-#: Over the whole time range.
-WHOLE = Source("$__range", MATCHERS)
-
-_WINDOWS = ("1m", "2m", "5m", "10m", "30m", "1h", "6h", "1d")
-_AUTO = "$__auto_interval_window"
 
 
 @dataclass(frozen=True)
@@ -65,8 +49,8 @@ def page(uid: str, title: str, description: str, *rows: Row) -> Json:
         .timezone("")
         .version(1)
         .link(_vllm_dashboards())
-        .variables([*_variables()])
-        .annotations([_built_in(), *(_annotation(*event) for event in _EVENTS)])
+        .variables([*variables()])
+        .annotations([*events()])
     )
     for row in rows:
         for panel, width in zip(row.panels, row.widths, strict=True):
@@ -83,7 +67,9 @@ def page(uid: str, title: str, description: str, *rows: Row) -> Json:
     dashboard = builder.build()
     dashboard.schema_version = SCHEMA_VERSION
     _complete(dashboard.panels or (), descriptions(title))
-    return _with_texts({"id": None, **json.loads(JSONEncoder().encode(dashboard))})
+    built = {"id": None, **json.loads(JSONEncoder().encode(dashboard))}
+    add_texts(built)
+    return built
 
 
 def panel_id(dashboard: Json, title: str) -> int:
@@ -115,82 +101,3 @@ def _vllm_dashboards() -> builders.DashboardLink:
     # The tag vllm also puts this dashboard into the list on vLLM's own.
     link = builders.DashboardLink("vLLM dashboards").type(models.DashboardLinkType.DASHBOARDS).tags(["vllm"])
     return link.icon("external link").as_dropdown(True).include_vars(True).keep_time(True)
-
-
-def _variables() -> Iterator[Builder[models.VariableModel]]:
-    yield _refreshed(
-        builders.DatasourceVariable("datasource").label("Data source").type("prometheus"),
-        models.VariableRefresh.ON_DASHBOARD_LOAD,
-    )
-    matchers: list[str] = []
-    for name, label in (("job", "Job"), ("model_name", "Model"), ("instance", "Instance"), ("engine", "Engine")):
-        selector = f"{{{', '.join(matchers)}}}" if matchers else ""
-        yield (
-            builders.QueryVariable(name)
-            .label(label)
-            .query({"query": f"label_values(hitratio_build_info{selector}, {name})", "refId": f"variable-{name}"})
-            .datasource(DATA_SOURCE)
-            .current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
-            .multi(True)
-            .include_all(True)
-            .all_value(".+")
-            .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .sort(models.VariableSort.ALPHABETICAL_ASC)
-        )
-        matchers.append(f'{name}=~"${name}"')
-    options = [
-        models.VariableOption(selected=span == "auto", text=span, value=_AUTO if span == "auto" else span)
-        for span in ("auto", *_WINDOWS)
-    ]
-    window = builders.IntervalVariable("window").label("Window").values(",".join(_WINDOWS)).current(options[0])
-    window.description(
-        "The time span that ratios are taken over. Short windows are noisy; auto is at least 10 minutes, like the"
-        " engines' own window."
-    )
-    window.auto(True).min_interval("10m").step_count(12).options(options)
-    yield _refreshed(window, models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-    yield builders.AdHocVariable("filters").label("Filters").datasource(DATA_SOURCE)
-
-
-def _refreshed(
-    variable: Builder[models.VariableModel], refresh: models.VariableRefresh
-) -> Builder[models.VariableModel]:
-    """When Grafana computes its values; the SDK's builders of these two kinds cannot say it."""
-    variable.build().refresh = refresh
-    return variable
-
-
-#: Events on all panels: name, colour, query, text.
-_EVENTS = (
-    (
-        "Alert firing",
-        "red",
-        'max by (alertname, model_name, engine) (ALERTS{alertname=~"HitRatio.+", alertstate="firing", job=~"$job"})',
-        "{{alertname}} {{model_name}} engine {{engine}}",
-    ),
-    (
-        "Prefix cache reset",
-        "purple",
-        f"max by (instance, engine) (increase({CHOSEN('hitratio_cache_resets_total')}[1m])) > 0",
-        "{{instance}} engine {{engine}}",
-    ),
-)
-
-
-def _annotation(name: str, color: str, expr: str, text: str) -> builders.AnnotationQuery:
-    metrics_in(expr)
-    annotation = builders.AnnotationQuery().name(name).datasource(DATA_SOURCE).icon_color(color).expr(expr)
-    return annotation.enable(True).hide(False)
-
-
-def _built_in() -> builders.AnnotationQuery:
-    grafana = models.DataSourceRef(type_val="grafana", uid="-- Grafana --")
-    annotation = builders.AnnotationQuery().name("Annotations & Alerts").type("dashboard").built_in(1)
-    return annotation.datasource(grafana).icon_color("rgba(0, 211, 255, 1)").enable(True).hide(True)
-
-
-def _with_texts(dashboard: Json) -> Json:
-    """What the SDK's annotations lack: the texts of Prometheus events."""
-    for annotation, (name, _, _, text) in zip(dashboard["annotations"]["list"][1:], _EVENTS, strict=True):
-        annotation.update({"step": "30s", "titleFormat": name, "textFormat": text, "useValueForTime": False})
-    return dashboard

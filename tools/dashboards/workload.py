@@ -8,11 +8,11 @@ from grafana_foundation_sdk.models import heatmap as heatmap_options
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from tools.dashboards.metrics import FACTORS
-from tools.dashboards.page import CHOSEN
 from tools.dashboards.panels import curve, differences, per_engine, query, states
 from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import ENGINE, PROMPT_BLOCKS
 from tools.dashboards.style import CEILING, NEUTRAL, line
+from tools.dashboards.variables import CHOSEN
 
 #: Two windows are needed before there is a drift.
 _NO_DRIFT = "No second window yet"
