@@ -129,6 +129,14 @@ def test_what_answers_in_place_of_the_exporter_is_refused(serve: Serve) -> None:
             fetch(url, whole=True)
 
 
+def test_an_exporter_that_is_gone_is_named(serve: Serve) -> None:
+    gone = Exporter(HOST, 0, engine)
+    gone.close()
+    url = serve({"/metrics": page(engine(exporter=gone.url))})
+    with pytest.raises(FetchError, match=f"{gone.url}/hitratio.json can't be reached.*{url} names it as the exporter"):
+        fetch(url, whole=True)
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:x", "http://127.0.0.1", "http://[", "nonsense", ""])
 def test_an_address_that_is_none_is_a_fetch_error(serve: Serve, address: str) -> None:
     url = serve({"/metrics": page(engine(exporter=address))})
