@@ -1,6 +1,6 @@
 """How accurate the estimators are: runs the laboratory's own commands, and makes docs/accuracy.md of what they print.
 
-    python -m benchmarks.accuracy          # about 10 minutes; needs the traces beside the repository
+    python -m benchmarks.accuracy          # about 10 minutes; needs the traces next to the repository
 
 Each table names the command that made it. Where a bar is set, the page says whether it was met.
 """

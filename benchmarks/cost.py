@@ -156,7 +156,7 @@ class _Plugin:
         vars(service)["time"] = SimpleNamespace(
             monotonic=lambda: self.now, time=time.time, perf_counter=time.perf_counter
         )
-        settings, _ = Settings.usable({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
+        settings, _ = Settings.from_env({"HITRATIO_TARGET": "0.6", "HITRATIO_PORT": "0"})
         self.interval = settings.interval
         self._service = service.Service(managers[0], cache_facts(managers[0]), settings, model_name="model", engine="0")
         assert self._service._recorder is not None

@@ -60,7 +60,7 @@ class Estimator:
         self._drift_due |= traffic
 
     def least_seconds(self, sums: TrafficSums) -> float:
-        """What a window must span beside T_C, s (docs/model.md#windows-and-confidence)."""
+        """How long a window must be to cover T_C, s (docs/model.md#windows-and-confidence)."""
         time = ReuseTimeModel(sums).characteristic_time(self._capacity)
         return 3 * time if math.isfinite(time) else 0.0
 

@@ -107,19 +107,7 @@ class Settings:
     index_blocks: int | None
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
-        """Read the variables.
-
-        Raises:
-            SettingsError: The message names the variable, its value and what is valid.
-        """
-        settings, wrong = cls.usable(env)
-        if wrong:
-            raise SettingsError(wrong[0])
-        return settings
-
-    @classmethod
-    def usable(cls, env: Mapping[str, str] | None = None) -> tuple[Settings, list[str]]:
+    def from_env(cls, env: Mapping[str, str] | None = None) -> tuple[Settings, list[str]]:
         """Read the variables; an invalid one keeps its default. Also returns a sentence per invalid variable."""
         env = os.environ if env is None else env
         values: dict[str, Any] = {}

@@ -44,7 +44,7 @@ def test_values_go_to_the_environment_and_not_into_the_namespace(make: "type[arg
     namespace = parser.parse_args(["--plugin", "hitratio", *numbers, "--port", "1"])
     assert vars(namespace) == {"port": 1}
     assert enabled()
-    settings = Settings.from_env()
+    settings, _ = Settings.from_env()
     assert (settings.target, settings.port, settings.index_blocks) == (0.6, 9600, 5000)
     assert settings.host == "127.0.0.1"
 
@@ -129,7 +129,7 @@ def test_vllms_own_arguments_get_ours() -> None:
         namespace = parser.parse_args(["--model", "tiny", "--plugin", "hitratio", "--hitratio-target", "0.5"])
         assert not any("hitratio" in name or name == "plugin" for name in vars(namespace))
         assert arg_utils.EngineArgs.from_cli_args(namespace).model == "tiny"
-        assert Settings.from_env().target == 0.5
+        assert Settings.from_env()[0].target == 0.5
     finally:
         arg_utils.EngineArgs.add_cli_args = original
 

@@ -53,7 +53,9 @@ def made(folder: str) -> Iterator[list[Service]]:
 
 
 def service_of(manager: Any, made: list[Service], **env: str) -> Service:
-    settings = Settings.from_env({"HITRATIO_PORT": "0", **{f"HITRATIO_{name}": value for name, value in env.items()}})
+    settings, _ = Settings.from_env(
+        {"HITRATIO_PORT": "0", **{f"HITRATIO_{name}": value for name, value in env.items()}}
+    )
     service = Service(manager, cache_facts(manager), settings, model_name="tiny", engine="0")
     made.append(service)
     return service

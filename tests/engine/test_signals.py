@@ -37,7 +37,7 @@ def test_a_turn_number_is_a_whole_number_from_1(extra: Any, turn: int | None) ->
 
 
 def service_of(manager: Any, **facts: Any) -> Service:
-    settings = Settings.from_env({"HITRATIO_PORT": "0", "HITRATIO_WINDOW": "100"})
+    settings, _ = Settings.from_env({"HITRATIO_PORT": "0", "HITRATIO_WINDOW": "100"})
     known = replace(cache_facts(manager), **facts)
     return Service(manager, known, settings, model_name="tiny", engine="0")
 

@@ -58,7 +58,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         (faults / "snapshot").unlink()
         server.wait_for("on the page again", degraded("snapshot"))
 
-        # The tree, again and again: the estimate starts anew, until the plugin gives up.
+        # The tree, again and again: the estimate starts again, until the plugin gives up.
         (faults / "tree").write_text("raise")
         server.drive(conversations=10, seed=4)
         server.wait_for("tree", degraded("workload"))
@@ -66,7 +66,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         (faults / "tree").unlink()
         server.drive(conversations=10, seed=5)
         server.wait_for("recording goes on", lambda: (server.value("hitratio_requests_total") or 0) >= 1)
-        assert len(said(server, "the estimate starts anew")) == 1
+        assert len(said(server, "the estimate starts again")) == 1
 
         # The hook: nothing is recorded any more, and no figure looks as if it were.
         (faults / "hook").write_text("raise")
@@ -84,7 +84,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
 
     for part, seen in {
         "hook": "recording stops for good, no figure looks measured",
-        "prefix tree": "the estimate starts anew; after ten failures recording stops",
+        "prefix tree": "the estimate starts again; after ten failures recording stops",
         "fit": "the last figures stay, with their time",
         "snapshot file": "vLLM's page is not up to date",
         "exporter": "vLLM's page has it all; tried again at each refresh",
@@ -168,8 +168,8 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
         assert {labels["engine"] for labels, _ in server.samples()["hitratio_requests_total"]} == {"0"}
         assert "Traceback" not in server.log.read_text(errors="replace")
     for part, hang, nonsense in (
-        ("hook", None, "the estimate starts anew"),
-        ("prefix tree", "the figures stand still, then all is counted", "the estimate starts anew"),
+        ("hook", None, "the estimate starts again"),
+        ("prefix tree", "the figures stand still, then all is counted", "the estimate starts again"),
         ("fit", "the figures stand still, then all is counted", "the last figures stay, with their time"),
         ("snapshot file", "vLLM's page stands still, then all is counted", "left out; vLLM's page has vLLM's figures"),
         ("exporter", "served from the first moment on; then all is counted", None),

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.vllm
 
 
 def watched(manager: Any, **settings: Any) -> Service:
-    values = asdict(Settings.from_env({})) | {"port": 0} | settings
+    values = asdict(Settings.from_env({})[0]) | {"port": 0} | settings
     return Service(manager, cache_facts(manager), Settings(**values), model_name="tiny", engine="0")
 
 
@@ -164,7 +164,7 @@ def test_prompts_of_a_million_tokens(block_size: int) -> None:
 
 
 def test_a_thread_that_hangs_costs_the_records_and_nothing_else() -> None:
-    """Nobody reads the queue: serving goes on, the queue is bounded; then the loss is said and counting starts anew."""
+    """The queue is not read: serving goes on, the queue is bounded; then the loss is said and counting starts again."""
     manager = drive.manager(1000)
     service = watched(manager)
     prompts = Prompts()
@@ -192,7 +192,7 @@ def test_a_thread_that_hangs_costs_the_records_and_nothing_else() -> None:
     compatibility.record(
         "limits",
         "a thread that stands still",
-        what_was_seen=f"at most {QUEUE_LIMIT:,} records wait; then the loss is said and counting starts anew",
+        what_was_seen=f"at most {QUEUE_LIMIT:,} records wait; then the loss is said and counting starts again",
     )
 
 

@@ -39,7 +39,7 @@ def trace() -> Iterator[tuple[str, list[int]]]:
 
 def watched(manager: Any, **settings: Any) -> Service:
     """A service on a manager; no thread of its own, so that nothing depends on the clock."""
-    values = asdict(Settings.from_env({})) | {"port": 0} | settings
+    values = asdict(Settings.from_env({})[0]) | {"port": 0} | settings
     return Service(manager, cache_facts(manager), Settings(**values), model_name="tiny", engine="0")
 
 

@@ -56,7 +56,7 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
 
 
 def turn_of(request: Any) -> int | None:
-    """The turn's number that the client sent beside the conversation's id; None for anything that can't be one."""
+    """The turn number that the client sent with the conversation id; None for anything that is no turn number."""
     turn = (getattr(request.sampling_params, "extra_args", None) or {}).get(_TURN_KEY)
     return turn if isinstance(turn, int) and turn >= 1 else None
 

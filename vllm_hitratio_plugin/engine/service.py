@@ -1,4 +1,4 @@
-"""The service beside one engine: a thread that reads the recorder, keeps the monitor, and publishes snapshots."""
+"""The service of one engine: a thread that reads the recorder, keeps the monitor, and publishes snapshots."""
 
 from __future__ import annotations
 

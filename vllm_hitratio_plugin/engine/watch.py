@@ -25,7 +25,7 @@ def watch(scheduler: Any) -> Service | None:
     if engine is None:
         engine = getattr(parallel, "data_parallel_rank", 0) or 0
     degraded: dict[str, str] = {}
-    settings, wrong = Settings.usable()
+    settings, wrong = Settings.from_env()
     if wrong:
         degraded["settings"] = "; ".join(wrong) + ": the default is used instead"
         logger.error("hitratio: %s", degraded["settings"])

@@ -57,7 +57,7 @@ class LRUStack:
     def compacted(self, named: Iterable[int], limit: int) -> tuple[LRUStack, dict[int, int]]:
         """The same stack without empty places, and where each ``named`` place went.
 
-        Places that nobody names (blocks that can never be asked for again) are dropped below ``limit`` blocks: no
+        Places that are not named (blocks that can never be asked for again) are dropped below ``limit`` blocks: no
         capacity asked about reaches so deep.
         """
         keep = set(named)

@@ -137,7 +137,7 @@ class PrefixTree:
         Args:
             node: The deepest node.
             time: Seconds.
-            unhashed: Blocks without a hash that queue up behind it: they displace others and serve nobody.
+            unhashed: Blocks without a hash that queue up behind it: they displace others and serve no request.
         """
         recency, stack = self._recency, self._stack
         if unhashed:

@@ -71,7 +71,7 @@ def _samples(snapshot: Snapshot) -> dict[str, list[Sample]]:
 
 
 def _printable(sample: Sample) -> Sample:
-    """The sample, certain not to fail where the page is written and nobody catches it."""
+    """The sample, converted so that writing the page cannot fail."""
     return Sample(float(sample.value), tuple(map(str, sample.labels)), sample.suffix)
 
 
