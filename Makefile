@@ -20,10 +20,19 @@ demo: env ## a real vLLM server, a multi-turn load, predicted beside observed, a
 	@$(RUN) examples.demo $(DEMO_ARGS)
 
 check: lint docs ## what to run before a commit, in under 3 minutes: lint, the pages, the fast tests
+	$(RUN) pytest --doctest-modules vllm_hitratio_plugin
 	$(RUN) pytest -n 2 -m "$(FAST)" $(PYTEST_ARGS)
 
-test: lint docs ## lint, the pages and every test but the engines' matrix
+test: lint docs ## lint, the pages, and every test but the engines' matrix
+	$(RUN) pytest --doctest-modules vllm_hitratio_plugin
 	$(RUN) pytest $(PYTEST_ARGS)
+
+.PHONY: coverage mutants
+coverage: env ## lines and branches of the package that the fast tests reach: build/coverage/
+	$(RUN) pytest -n 2 -m "$(FAST)" --cov --cov-report=term --cov-report=html:build/coverage $(PYTEST_ARGS)
+
+mutants: env ## small changes of model/ and index/, and whether the tests notice: build/mutants.json (MUTANTS_ARGS="--count 300")
+	$(RUN) tools.mutants $(MUTANTS_ARGS)
 
 lint: env ## ruff, mypy --strict and the layers of the package
 	$(RUN) ruff check $(CHECKED)
@@ -39,7 +48,7 @@ accuracy: env ## docs/accuracy.md and its figures, from the traces beside the re
 	@$(RUN) benchmarks.accuracy $(ACCURACY_ARGS)
 
 clean: ## remove what the targets above made
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build mutants dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: demo-observability

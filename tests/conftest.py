@@ -13,6 +13,8 @@ from tests.support.repository import ROOT
 
 # These machines are noisy and may run several things at once: how long an example takes says nothing of the code.
 settings.register_profile("unhurried", deadline=None)
+# Of mutants: the same examples each time, and none remembered from another mutant.
+settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 settings.load_profile("unhurried")
 
 TRACES = ROOT.parent / "shared" / "traces"

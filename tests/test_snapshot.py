@@ -23,7 +23,8 @@ from vllm_hitratio_plugin.engine.registry import register_snapshots
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all, write
 from vllm_hitratio_plugin.model.traffic import InterarrivalTable, LagTable, LengthTable, RunTable, TrafficSums
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR
-from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters, from_json, to_json
+from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
+from vllm_hitratio_plugin.snapshot_json import from_json, to_json
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.support.ascend import environment
 from tests.support.engines import ALL_ENGINES
 from vllm_hitratio_plugin.engine.allowlist import advice
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 ORDERS = ("theirs-first", "ours-first")
 
@@ -51,7 +51,7 @@ def result(pair: tuple[str, str], tiny_model: Path, tmp_path_factory: pytest.Tem
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=290,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads((folder / "result.json").read_text())
@@ -90,7 +90,7 @@ def test_schedulers(pair: tuple[str, str], result: Any, name: str) -> None:
         pytest.skip("gone from 0.30 on")
     found = part(result, f"scheduler {name}")
     assert set(CLASSES[name]) <= set(found["class"])
-    assert found["class"][-4] == "Scheduler" or "Scheduler" in found["class"]
+    assert "Scheduler" in found["class"]
     assert found["records"] == TWO_TURNS
     assert found["counted"] == [3, 896, 0, 7]
     assert found["degraded"] == {}
@@ -187,7 +187,7 @@ def test_vllm_agrees_about_the_list(listed: str) -> None:
         env=environment(PAIRS[0][0]) | {"VLLM_PLUGINS": listed},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     said = [line for line in (done.stdout + done.stderr).splitlines() if "VLLM_PLUGINS leaves out" in line]

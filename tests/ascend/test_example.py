@@ -57,6 +57,7 @@ def commanded(script: str, tmp_path: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(700)
 def test_options_are_vllms(tmp_path: Path) -> None:
     asked = [commanded("prefiller.sh", tmp_path), commanded("decoder.sh", tmp_path, "1")]
     assert [arguments[0] for arguments in asked] == ["serve", "serve"]
@@ -67,7 +68,7 @@ def test_options_are_vllms(tmp_path: Path) -> None:
         env=environment("0.22.1rc1"),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     parsed = [line for line in done.stdout.splitlines() if line.startswith("PARSED")]
     assert parsed == [

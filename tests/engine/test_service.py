@@ -24,7 +24,8 @@ from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
-from vllm_hitratio_plugin.snapshot import OUTCOMES, to_json
+from vllm_hitratio_plugin.snapshot import OUTCOMES
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 pytestmark = pytest.mark.vllm
 
@@ -396,7 +397,9 @@ def test_a_port_that_comes_free_is_taken(manager: Any, made: list[Service]) -> N
         service = service_of(manager, made, PORT=str(port), INTERVAL="0.5")
         started(service)
         assert "exporter" in service.snapshot.degraded
+        assert service.snapshot.exporter is None
     wait_for(lambda: service.snapshot.degraded == {})
+    assert service.snapshot.exporter == f"http://127.0.0.1:{port}"
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert answer.status == 200
 
@@ -494,7 +497,9 @@ def test_bad_settings_are_said_and_the_defaults_used(
             model_config=SimpleNamespace(served_model_name="tiny"),
         ),
     )
-    monkeypatch.setattr(services, "Exporter", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(
+        services, "Exporter", lambda *_: SimpleNamespace(close=lambda: None, url="http://127.0.0.1:9577")
+    )
     monkeypatch.setenv("HITRATIO_TARGET", "1.7")
     service = watching.watch(scheduler)
     assert service is not None

@@ -16,7 +16,7 @@ from vllm_hitratio_plugin.engine.requests import turn_of
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.settings import Settings
-from vllm_hitratio_plugin.snapshot import from_json, to_json
+from vllm_hitratio_plugin.snapshot_json import from_json, to_json
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.support.virtual_engine import present
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.findings.rules import diagnose
-from vllm_hitratio_plugin.snapshot import from_json
+from vllm_hitratio_plugin.snapshot_json import from_json
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HEIGHT = 3500

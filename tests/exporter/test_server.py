@@ -13,7 +13,8 @@ import pytest
 from tests.support.example_snapshots import snapshot
 from vllm_hitratio_plugin.exporter import server
 from vllm_hitratio_plugin.exporter.server import Exporter
-from vllm_hitratio_plugin.snapshot import Snapshot, from_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import from_json
 
 HOST = "127.0.0.1"
 

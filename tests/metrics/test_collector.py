@@ -203,7 +203,7 @@ def test_what_can_not_be_shown_is_left_out_logged_once_and_visible(caplog: pytes
         {"estimate": "x", "counters": 3},
         {"fit_time": object()},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_no_snapshot_takes_the_page_down(facts: dict[str, Any]) -> None:
     found = samples(snapshot(100, **facts), snapshot(engine="1"))

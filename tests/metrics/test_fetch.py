@@ -13,7 +13,8 @@ from tests.support.example_snapshots import page, snapshot
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.model.traffic import TrafficSums
-from vllm_hitratio_plugin.snapshot import Snapshot, to_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 HOST = "127.0.0.1"
 Serve = Callable[[dict[str, str]], str]
@@ -126,6 +127,14 @@ def test_what_answers_in_place_of_the_exporter_is_refused(serve: Serve) -> None:
         url = serve({"/metrics": page(engine(exporter=impostor))})
         with pytest.raises(FetchError, match=f"is not its exporter.*listens at {impostor}"):
             fetch(url, whole=True)
+
+
+def test_an_exporter_that_is_gone_is_named(serve: Serve) -> None:
+    gone = Exporter(HOST, 0, engine)
+    gone.close()
+    url = serve({"/metrics": page(engine(exporter=gone.url))})
+    with pytest.raises(FetchError, match=f"{gone.url}/hitratio.json can't be reached.*{url} names it as the exporter"):
+        fetch(url, whole=True)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:x", "http://127.0.0.1", "http://[", "nonsense", ""])

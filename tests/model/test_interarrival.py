@@ -27,7 +27,7 @@ times = st.lists(st.floats(0, 1e4, allow_subnormal=False), min_size=1, max_size=
 
 
 def name(law: Interarrival) -> str:
-    return str(law)
+    return "empirical" if isinstance(law, Empirical) else str(law)
 
 
 def test_exponential_values() -> None:

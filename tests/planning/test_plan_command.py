@@ -18,10 +18,12 @@ from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.planning.subject import PlanError, live_subject
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential
-from vllm_hitratio_plugin.snapshot import Snapshot, to_json
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 BLOCK_SIZE = 128
 
@@ -142,6 +144,25 @@ def test_vllms_own_port_is_enough(address: str, vllm_address: str, capsys: pytes
     assert model["what_ifs"] == same["what_ifs"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"modelled": False}, "of a kind that is not modelled"),
+        ({"sums": None}, "has no sums of the window"),
+        ({"estimate": None}, "does not hold enough prompts"),
+    ],
+)
+def test_an_engine_that_cannot_be_planned_for(snapshot: Snapshot, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        live_subject(replace(snapshot, **changes))
+
+
+def test_traffic_that_moved_within_the_window_is_noted(snapshot: Snapshot) -> None:
+    assert snapshot.estimate is not None
+    moved = replace(snapshot.estimate, predicted=snapshot.estimate.predicted | {REUSE_TIME: 0.99})
+    assert "99.0 %" in live_subject(replace(snapshot, estimate=moved)).notes[-1]
+
+
 def test_what_was_observed_belongs_to_the_engines_capacity(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     (model,) = planned(capsys, address, "--capacity-gib", "20,30")
     assert model["today"]["capacity_blocks"] == 1137
@@ -235,6 +256,13 @@ def test_several_models(trace: Path, suffix: str, capsys: pytest.CaptureFixture[
     assert large["what_ifs"][0]["replicas"] == 2
     assert large["today"]["capacity_blocks"] == 3982
     assert large["today"]["pinned_blocks"] > 0
+    page = trace.with_name("report.html")
+    assert main(["plan", "--config", str(config), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert "All models" in text
+    assert text.index("<h2>small</h2>") < text.index("<h2>large</h2>")
+    said = capsys.readouterr().out
+    assert said.index("small (") < said.index("large (")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from vllm_hitratio_plugin.planning.timing import with_in_use, with_load, with_th
 from vllm_hitratio_plugin.replay.formats.source import read_source
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 from vllm_hitratio_plugin.replay.trace import Prompt, Trace
-from vllm_hitratio_plugin.snapshot import Snapshot, from_json, to_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import from_json, to_json
 
 
 def demand(own: float = 1.0, in_use_blocks: float = 0.0, horizon: float | None = None) -> Demand:

@@ -108,7 +108,7 @@ def test_mooncake_reference_values(shared_traces: Path) -> None:
         assert observed.prompts == len(trace.prompts)
 
 
-# The lower table of VLLM.md section 7, made by vLLM 0.18 to 0.33: hits over full blocks.
+# Hits over full blocks in random order (docs/vllm.md#the-free-queue-by-version), made by vLLM 0.18 to 0.33.
 RANDOM_ORDER = {
     400: (0.0663, 0.0695),
     1000: (0.1625, 0.1679),

@@ -50,7 +50,7 @@ def test_mooncake_is_predicted_within_half_a_point(shared_traces: Path, capacity
 def test_the_papers_setting(
     shared_traces: Path, arrival_rate: float, mean_gap: float, tail: float, head: float
 ) -> None:
-    """Observed as MODEL section 7 has it, up to the noise of seeds; predicted within 0.003 and 2 %."""
+    """Observed as listed, up to the noise of seeds; predicted within 0.003 and 2 %."""
     generated = sharegpt(shared_traces, arrival_rate, mean_gap)
     policies: tuple[tuple[Unhashed, float], ...] = (("tail", tail), ("head", head))
     for unhashed, expected in policies:

@@ -35,7 +35,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         # The exporter did not start; all the rest works.
         server.wait_for("exporter", degraded("exporter"))
         sent = server.drive(conversations=20)
-        server.wait_for("all published", lambda: server.value("hitratio_requests_total") == sent)
+        server.wait_until_counted(sent)
         assert server.value("hitratio_prompt_tokens_total") == server.value("vllm:prefix_cache_queries_total")
         assert now() == {"exporter"}
         assert len(said(server, "no exporter on")) == 1

@@ -54,7 +54,35 @@ class Server:
         assert len(found) <= 1, f"{name} {labels} is there {len(found)} times"
         return found[0] if found else None
 
-    def wait_for(self, what: str, seen: Callable[[], bool], seconds: float = 60) -> None:
+    def pages_of_one_refresh(self, *ports: int | None) -> list[Samples]:
+        """A page of each port, all of the same snapshot: one page before a refresh and one after it may differ."""
+        pages: list[Samples] = []
+
+        def alike() -> bool:
+            pages[:] = [self.samples(port) for port in ports]
+            times = [page.get("hitratio_last_fit_timestamp_seconds") for page in pages]
+            return times[0] is not None and all(each == times[0] for each in times)
+
+        self.wait_for("pages of one refresh", alike)
+        return pages
+
+    def wait_until_counted(self, ours: int, vllms: int | None = None, port: int | None = None) -> None:
+        """Both have counted: the plugin that many requests, vLLM as many finished ones (or ``vllms``).
+
+        Each counts a moment after the answer, on its own.
+        """
+
+        def counted() -> bool:
+            page = self.samples(port)
+            totals = [
+                sum(value for _, value in page.get(name, ()))
+                for name in ("hitratio_requests_total", "vllm:request_success_total")
+            ]
+            return totals == [ours, ours if vllms is None else vllms]
+
+        self.wait_for(f"{ours} requests counted", counted)
+
+    def wait_for(self, what: str, seen: Callable[[], bool], seconds: float = 180) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"the server ended: {self.tail()}"

@@ -41,7 +41,7 @@ def test_two_engines_behind_one_port(tiny_model: Path, shim: Path, tmp_path: Pat
     first = neighbours()
     with serve(tiny_model, tmp_path / "log", *OPTIONS, "--hitratio-port", str(first), paths=[shim]) as server:
         sent = server.drive(conversations=24)
-        server.wait_for("all published", lambda: sum(total(server, "hitratio_requests_total").values()) == sent)
+        server.wait_until_counted(sent)
         prompts = total(server, "hitratio_requests_total")
         assert set(prompts) == {"0", "1"}
         assert min(prompts.values()) > 0

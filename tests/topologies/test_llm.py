@@ -11,7 +11,7 @@ from examples.demo.server import free_port
 from tests.support import compatibility
 from tests.support.real_server import environment
 
-pytestmark = [pytest.mark.engines, pytest.mark.vllm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engines, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 SCRIPT = """
 import json, sys, time, urllib.request
@@ -22,7 +22,7 @@ def main():
               max_model_len=1024)
     for length in (100, 200, 300):
         llm.generate([{"prompt_token_ids": list(range(length))}], SamplingParams(max_tokens=1), use_tqdm=False)
-    for _ in range(50):
+    for _ in range(600):
         time.sleep(0.2)
         page = urllib.request.urlopen("http://127.0.0.1:%s/hitratio" % sys.argv[2], timeout=5).read()
         counters = json.loads(page)["counters"]
@@ -48,7 +48,7 @@ def test_llm(tiny_model: Path, tmp_path: Path, method: str) -> None:
         [sys.executable, str(script), str(tiny_model), str(port)],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         env=environment(settings, []),
     )
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]

@@ -91,7 +91,7 @@ def test_a_conversation_over_both(pair: tuple[Server, Server, int]) -> None:
         answered = len(history) - 1  # the last token has no KV
         prompts += 1
     for server in (prefiller, decoder):
-        server.wait_for("all published", lambda each=server: each.value("hitratio_requests_total") == prompts)  # type: ignore[misc]
+        server.wait_until_counted(prompts)
     # On P the conversation's answers come back as prompt: only what was prompt before can hit.
     assert prefiller.value("hitratio_hit_tokens_total") == hits["P"] > 0
     assert decoder.value("hitratio_hit_tokens_total") == hits["D"] > hits["P"]

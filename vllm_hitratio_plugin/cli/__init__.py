@@ -12,7 +12,7 @@ from vllm_hitratio_plugin.cli.errors import UsageError
 
 COMMANDS = {
     "estimate": "hit ratio, characteristic time and capacity for a target, from a few means",
-    "replay": "a recorded or generated trace through a block pool: observed beside predicted",
+    "replay": "a recorded or generated trace through a block pool: observed and predicted hit ratio",
     "experiment": "the paper's experiments, its convergence theorem, and traffic that moves",
     "plan": "what-ifs on a trace or a live engine: capacity, load, replicas, tiers; a report to hand on",
     "doctor": "why a running server's hit ratio is what it is: findings, with numbers and what to do",

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from vllm_hitratio_plugin.planning.options import PlanOptions
     from vllm_hitratio_plugin.planning.plan import Plan
 
-_MOST_REPLICAS = 10_000
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments. What is not given stays away from the namespace: the defaults are those of ``PlanOptions``."""
+    from vllm_hitratio_plugin.planning.options import MOST_REPLICAS
+
     parser.argument_default = argparse.SUPPRESS
     parser.add_argument(
         "source",
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what_if.add_argument("--block-size", type=count, action="append", metavar="B", help="blocks of B tokens")
     what_if.add_argument(
         "--replicas",
-        type=partial(count, most=_MOST_REPLICAS),
+        type=partial(count, most=MOST_REPLICAS),
         action="append",
         metavar="R",
         help="R replicas share the traffic",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from vllm_hitratio_plugin.replay.statistics import TraceStatistics
     from vllm_hitratio_plugin.replay.trace import Trace
 
-FORMATS = ("auto", "mooncake", "lmcache", "turn-lengths")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -36,6 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_format_argument(parser: argparse._ActionsContainer, **default: str) -> None:
     """Add the format of a trace."""
+    from vllm_hitratio_plugin.replay.formats.source import FORMATS
+
     parser.add_argument("--format", choices=FORMATS, help="default: told by the first line", **default)  # type: ignore[arg-type]
 
 

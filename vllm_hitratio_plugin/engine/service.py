@@ -80,6 +80,7 @@ class Service:
             block_bytes=facts.block_bytes,
             modelled=facts.not_modelled is None,
             max_model_len=facts.max_model_len,
+            degraded=dict(self._degraded),
         )
         if not facts.caching:
             self._degrade(

@@ -16,7 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from vllm_hitratio_plugin.exporter.page import render
 from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
-from vllm_hitratio_plugin.snapshot import Snapshot, to_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import to_json
 
 #: Clients served at a time, and seconds that one may stay silent; a whole request may take twice as long. The server
 #: drops connections beyond these limits.

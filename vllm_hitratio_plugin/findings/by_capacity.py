@@ -23,14 +23,11 @@ def ratio_at(curve: Mapping[int, float], blocks: float) -> float | None:
 def knee_of(curve: Mapping[int, float], ceiling: float, in_use_blocks: float = 0.0) -> float | None:
     """The capacity, blocks, beyond which another block gains less than the average one; None for a flat curve.
 
-    The curve is taken from the blocks in use to nearly all of the ceiling. A curve that is steepest at its end has no
-    knee: the end is returned.
+    The curve is taken from the blocks in use to nearly all of the ceiling.
     """
     points = sorted((size, ratio) for size, ratio in curve.items() if size >= in_use_blocks)
     end = next((index for index, (_, ratio) in enumerate(points) if ratio >= _NEARLY_ALL * ceiling), len(points) - 1)
-    sizes, ratios = [size for size, _ in points[: end + 1]], [ratio for _, ratio in points[: end + 1]]
-    size = knee(sizes, ratios)
-    return size if size is None or size > sizes[0] else float(sizes[-1])
+    return knee([size for size, _ in points[: end + 1]], [ratio for _, ratio in points[: end + 1]])
 
 
 def capacity_surviving(times: Mapping[int, float | None], seconds: float) -> float | None:

@@ -12,7 +12,8 @@ import urllib.request
 from dataclasses import replace
 
 from vllm_hitratio_plugin.metrics.reader import Page, parse
-from vllm_hitratio_plugin.snapshot import Snapshot, from_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import from_json
 
 _LARGEST = 64 << 20  # bytes
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -81,7 +82,12 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
             "--hitratio-host 0.0.0.0"
         )
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    found = _get(f"{place}/hitratio.json", deadline) if port else None
+    try:
+        found = _get(f"{place}/hitratio.json", deadline) if port else None
+    except FetchError as error:
+        raise FetchError(
+            f"{error}; {url} names it as the exporter of {engine}, which has the rest of its figures"
+        ) from None
     page = None if found is None else _read(found)
     if page is None or len(page.snapshots) != 1 or _engine(page.snapshots[0]) != _engine(snapshot):
         raise FetchError(

@@ -7,7 +7,8 @@ import os
 import tempfile
 
 from vllm_hitratio_plugin.failures import where
-from vllm_hitratio_plugin.snapshot import Snapshot, from_json, to_json
+from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot_json import from_json, to_json
 
 logger = logging.getLogger("vllm.hitratio")
 

@@ -67,7 +67,7 @@ class HitRatioCurve:
 
         Example:
             >>> curve = HitRatioCurve(np.array([1.0]), np.array([4.0]), np.array([10.0]), prompt_blocks=8.0)
-            >>> curve.hit_ratio(12), curve.capacity_for(0.25)
+            >>> curve.hit_ratio(12), round(curve.capacity_for(0.25), 6)
             (0.25, 12.0)
         """
         return self._hits(capacity) / self.prompt_blocks if self.prompt_blocks else None

@@ -131,7 +131,7 @@ def convergence_figure(points: Sequence[Point], stem: Path) -> Path:
         axes.set_xticks(capacities, [f"{capacity:,}" for capacity in capacities], rotation=45)
         axes.minorticks_off()
         axes.legend()
-    figure.suptitle("Algorithm 1 comes to its mean field (theorems C.4, C.5)")
+    figure.suptitle("Algorithm 1 converges to its mean field (theorems C.4, C.5)")
     path = stem.with_name(f"{stem.name}.png")
     figure.savefig(path)
     plt.close(figure)
