@@ -37,7 +37,10 @@ def variables() -> Iterator[Builder[models.VariableModel]]:
     matchers: list[str] = []
     for name, label in (("job", "Job"), ("model_name", "Model"), ("instance", "Instance"), ("engine", "Engine")):
         selector = f"{{{', '.join(matchers)}}}" if matchers else ""
-        query = {"query": f"label_values(hitratio_build_info{selector}, {name})", "refId": f"variable-{name}"}
+        query: dict[str, object] = {
+            "query": f"label_values(hitratio_build_info{selector}, {name})",
+            "refId": f"variable-{name}",
+        }
         variable = builders.QueryVariable(name).label(label).query(query).datasource(DATA_SOURCE)
         variable.multi(True).include_all(True).all_value(".+").sort(models.VariableSort.ALPHABETICAL_ASC)
         variable.current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
