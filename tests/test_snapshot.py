@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def data() -> dict[str, Any]:
     return found
 
 
+@cache
 def whole_snapshot() -> Snapshot:
     """With sums, too, and the counters of a window ago."""
     made = full_snapshot()
@@ -125,7 +127,7 @@ def test_a_broken_snapshot_is_a_value_error_or_a_snapshot(draw: st.DataObject) -
     with suppress(ValueError):
         read = from_json(json.dumps(broken))
         # What is accepted can be shown, and written again.
-        assert 'reason="collector"} 1.0' not in page(read)
+        assert ('reason="collector"} 1.0' in page(read)) == ("collector" in read.degraded)
         assert to_json(from_json(to_json(read))) == to_json(read)
 
 

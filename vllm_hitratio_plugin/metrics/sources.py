@@ -201,7 +201,7 @@ class Degraded(Source):
     def read(self, samples: Sequence[Sample], fields: Fields) -> None:
         """The active ones, and whether the engine is modelled."""
         words = "vLLM's log and the exporter's /hitratio.json have the explanation"
-        fields["degraded"] = {reason: words for reason, active in _by_label(samples).items() if active}
+        fields["degraded"] = {reason: words for reason, active in _by_label(samples).items() if active > 0}
         fields["modelled"] = "not_modelled" not in fields["degraded"]
 
 
@@ -222,7 +222,7 @@ class Significant(Source):
     def read(self, samples: Sequence[Sample], fields: Fields) -> None:
         """The list."""
         sizes = fields.get(self.of, {})
-        chosen = [key for key, active in _by_label(samples).items() if active]
+        chosen = [key for key, active in _by_label(samples).items() if active > 0]
         fields[self.path] = sorted(chosen, key=lambda key: -abs(sizes.get(key, 0.0)))
 
 
