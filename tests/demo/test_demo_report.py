@@ -147,22 +147,25 @@ def test_a_phase_is_timed_even_if_it_fails() -> None:
     assert 0 <= phases.seconds["start"] <= phases.total
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> str:
+    with redirect_stdout(StringIO()) as output:
+        assert main(["--virtual", "--output", str(folder)]) == 0
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def written(printed: str, folder: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((folder / "report.json").read_text())
+    return found
+
+
 class TestVirtualRun:
-    @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        return tmp_path_factory.mktemp("demo")
-
-    @pytest.fixture(scope="class")
-    def printed(self, folder: Path) -> str:
-        with redirect_stdout(StringIO()) as output:
-            assert main(["--virtual", "--output", str(folder)]) == 0
-        return output.getvalue()
-
-    @pytest.fixture(scope="class")
-    def written(self, printed: str, folder: Path) -> dict[str, object]:
-        found: dict[str, object] = json.loads((folder / "report.json").read_text())
-        return found
-
     def test_says_that_it_is_virtual(self, printed: str, written: dict[str, object]) -> None:
         assert "no real vLLM here (--virtual)" in printed
         assert written["mode"] == "virtual-time"

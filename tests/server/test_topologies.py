@@ -136,7 +136,7 @@ def refusals(tiny_model: Path, shim: Path) -> dict[tuple[str, str], tuple[int, s
     [
         ("--plugin", "nosuch", "'nosuch' (choose from"),
         ("--hitratio-target", "1.7", "'1.7' is not a hit ratio to aim at: use a number above 0 and below 1"),
-        ("--hitratio-port", "99999", "'99999' is not a port: use a number from 0 to 65535"),
+        ("--hitratio-port", "99999", "'99999' is not a port: use a whole number from 0 to 65535"),
         ("--hitratio-window", "0", "'0' is not a window in seconds: use a number from 10 to "),
     ],
 )

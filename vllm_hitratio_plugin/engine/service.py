@@ -145,7 +145,7 @@ class Service:
                     monitor.reset(record.time)
         except Exception as error:
             self._failures += 1
-            self._degrade("workload", f"the estimate starts from scratch: {where(error)}")
+            self._degrade("workload", f"the estimate starts again: {where(error)}")
             self._monitor = self._new_monitor()
             if self._failures >= _FAILURES:
                 self._degrade("workload", f"recording stopped after {_FAILURES} failures: {where(error)}")
