@@ -23,12 +23,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.traffic import BLOCK_SIZE, Traffic, Turn
-
-if TYPE_CHECKING:
-    from vllm_hitratio_plugin.engine.recorder import Record
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
@@ -166,7 +163,7 @@ class _Plugin:
             {name: method for name, method in vars(manager).items() if hasattr(method, "__wrapped__")}
             for manager in managers
         ]
-        self._waiting: list[Record] = []
+        self._waiting: list[tuple[Any, ...]] = []
         self._batch = traffic.rate * service._DRAIN_S
         self._refreshed = 0.0
 
@@ -193,13 +190,11 @@ class _Plugin:
 
     def collect(self, turns: Sequence[Turn]) -> None:
         """Take the records of these turns off the queues, and give them the turns' times."""
-        from vllm_hitratio_plugin.engine.recorder import Reset
-
         times = {turn.name: turn.time for turn in turns}
         for each in self._recorders:
-            for record in each.queue:
-                assert not isinstance(record, Reset)
-                self._waiting.append(record._replace(time=times[record.request.request_id]))
+            self._waiting += [
+                (kind, times[request.request_id], request, *rest) for kind, _, request, *rest in each.queue
+            ]
             each.queue.clear()
 
     def drain(self) -> float | None:
@@ -208,7 +203,7 @@ class _Plugin:
         if requests < self._batch:
             return None
         self._recorders[0].queue.extend(self._waiting)
-        now = self._waiting[-1].time
+        now = self._waiting[-1][1]
         self._waiting.clear()
         began = time.thread_time()
         self._service.drain()

@@ -20,7 +20,7 @@ class Watched:
         self.recorder = Recorder(self.manager)
 
     def take(self) -> list[Record]:
-        records = list(self.recorder.queue)
+        records = self.recorder.records
         self.recorder.queue.clear()
         return records
 
@@ -45,7 +45,7 @@ def test_one_record_an_admission_and_one_a_release(watched: Watched) -> None:
     before = time.monotonic()
     assert serve(manager, make_request("one", "abcd")) == 0
     assert serve(manager, make_request("two", "abcdef")) == 4 * BLOCK_SIZE
-    times = [record.time for record in watched.recorder.queue]
+    times = [record.time for record in watched.recorder.records]
     assert before <= times[0]
     assert times == sorted(times)
     assert watched.kinds() == [

@@ -102,7 +102,7 @@ def test_case_5_a_waiting_request_is_counted_once() -> None:
     pool.release("first")
     assert pool.admit("second", 128 * 90, second) == 40
     pool.release("second")
-    records = list(recorder.queue)
+    records = recorder.records
     recorder.close()
     assert [type(record) for record in records] == [Admission, Release, Admission, Release]
     for record in records:

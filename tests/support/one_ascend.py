@@ -84,7 +84,7 @@ def two_turns(model: str, **arguments: Any) -> dict[str, Any]:
     one.run()
     one.add("turn-2", [*history, *(rng.randrange(256) for _ in range(300))])
     one.run()
-    records = [_plain(record) for record in seen.queue]
+    records = [_plain(record) for record in seen.records]
     return {"class": [base.__name__ for base in type(one.scheduler).__mro__], "records": records, **_said(one)}
 
 
@@ -109,7 +109,7 @@ def producer(model: str) -> dict[str, Any]:
         one.run()
     for _ in range(5):
         one.step()
-    finished = [record.request.request_id for record in seen.queue if isinstance(record, Release)]
+    finished = [record.request.request_id for record in seen.records if isinstance(record, Release)]
     free_before = manager.block_pool.get_num_free_blocks()
     one.service.refresh()
     held_before = one.service._monitor.running
@@ -120,18 +120,18 @@ def producer(model: str) -> dict[str, Any]:
     for name in ("b", "a-again", "a"):
         one.connector_output = KVConnectorOutput(finished_sending={name})
         one.step()
-        releases.append([record.request.request_id for record in seen.queue if isinstance(record, Release)])
+        releases.append([record.request.request_id for record in seen.records if isinstance(record, Release)])
     one.service.refresh()
     return {
         "released_at_finish": finished,
         "free_while_pinned": free_before,
         "held_while_pinned": held_before,
         "hit_of_pinned": next(
-            record.hit_tokens for record in seen.queue if isinstance(record, Admission) and record.request is again
+            record.hit_tokens for record in seen.records if isinstance(record, Admission) and record.request is again
         ),
         "pinned_seen": next(
             64 - record.free_blocks
-            for record in seen.queue
+            for record in seen.records
             if isinstance(record, Admission) and record.request is again
         ),
         "releases": releases,
@@ -153,13 +153,13 @@ def overloaded_producer(model: str) -> dict[str, Any]:
     one.add("waits", range(2, 1002), extra=REMOTE_DECODE)
     for _ in range(50):
         one.step()
-    waiting = [record.request.request_id for record in seen.queue if isinstance(record, Admission)]
+    waiting = [record.request.request_id for record in seen.records if isinstance(record, Admission)]
     one.connector_output = KVConnectorOutput(finished_sending={"p0"})
     one.step()
     one.run()
     return {
         "before": waiting,
-        "after": [record.request.request_id for record in seen.queue if isinstance(record, Admission)],
+        "after": [record.request.request_id for record in seen.records if isinstance(record, Admission)],
         **_said(one),
     }
 
@@ -185,7 +185,7 @@ def external(model: str) -> dict[str, Any]:
     return {
         "admitted": [
             [record.request.request_id, record.hit_tokens, record.external_tokens]
-            for record in seen.queue
+            for record in seen.records
             if isinstance(record, Admission)
         ],
         **_said(one),

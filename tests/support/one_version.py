@@ -83,7 +83,7 @@ def manager_trace(blocks: int, hold: int) -> dict[str, Any]:
         if len(held) >= hold:
             exact.release(held[0].request_id)
             manager.free(held.pop(0))
-        records += [plain(record) for record in seen.queue]
+        records += [plain(record) for record in seen.records]
         seen.queue.clear()
         service.drain()
     service.refresh()
@@ -305,7 +305,7 @@ def scheduler_trace(model: str) -> dict[str, Any]:
     for name, tokens in trace():
         engine.add(name, tokens[:4000])
         engine.run()
-        records += [plain(record) for record in seen.queue]
+        records += [plain(record) for record in seen.records]
         seen.queue.clear()
     engine.service.refresh()
     counters = engine.service.snapshot.counters
@@ -331,7 +331,7 @@ def scheduler_pressure(model: str) -> dict[str, Any]:
     for name in names:
         engine.add(name, [rng.randrange(256) for _ in range(rng.randrange(200, 500))], max_tokens=120)
     engine.run()
-    records = [plain(record) for record in seen.queue]
+    records = [plain(record) for record in seen.records]
     engine.service.refresh()
     counters = engine.service.snapshot.counters
     engine.service.stop()

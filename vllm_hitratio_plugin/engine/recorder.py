@@ -57,7 +57,9 @@ class Recorder:
     """
 
     def __init__(self, manager: Any) -> None:
-        self.queue: deque[Record] = deque(maxlen=QUEUE_LIMIT)
+        #: The kind of each record, then its fields. One plain tuple each: instances of a class of ours would make the
+        #: garbage collector run more often, at the engine's expense; :meth:`take` gives the fields their names.
+        self.queue: deque[tuple[Any, ...]] = deque(maxlen=QUEUE_LIMIT)
         #: The first exception of our own in a wrapped method; recording stops with it.
         self.error: BaseException | None = None
         self._manager = manager
@@ -73,6 +75,15 @@ class Recorder:
     def full(self) -> bool:
         """Whether records may have been dropped."""
         return len(self.queue) >= QUEUE_LIMIT
+
+    @property
+    def records(self) -> list[Record]:
+        """What waits in the queue, oldest first."""
+        return [_named(fields) for fields in tuple(self.queue)]
+
+    def take(self) -> Record:
+        """Take the oldest record off the queue; IndexError where it is empty."""
+        return _named(self.queue.popleft())
 
     def fail(self, error: BaseException) -> None:
         """Stop recording for good, leaving the manager as it was."""
@@ -93,12 +104,17 @@ class Recorder:
         setattr(self._manager, name, wrapped)
 
 
+def _named(fields: tuple[Any, ...]) -> Record:
+    record: Record = tuple.__new__(fields[0], fields[1:])
+    return record
+
+
 def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
     """A waiting request's call carries ``new_computed_blocks``; a result means admitted.
 
     See docs/vllm.md#where-the-plugin-hooks-in.
     """
-    append, new = recorder.queue.append, tuple.__new__
+    append = recorder.queue.append
     clock = time.monotonic
     pool = manager.block_pool
     free_queue = pool.free_block_queue
@@ -115,19 +131,16 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
         result = original(request, num_new_tokens, *args, **kwargs)
         if result is not None and computed == 0:
             try:
-                # In the order of Admission, at half the price of its constructor.
                 append(
-                    new(
+                    (
                         Admission,
-                        (
-                            clock(),
-                            request,
-                            args[0] if args else kwargs["num_new_computed_tokens"],
-                            kwargs.get("num_external_computed_tokens", 0),
-                            free,
-                            request.num_preemptions,
-                            request.num_prompt_tokens,
-                        ),
+                        clock(),
+                        request,
+                        args[0] if args else kwargs["num_new_computed_tokens"],
+                        kwargs.get("num_external_computed_tokens", 0),
+                        free,
+                        request.num_preemptions,
+                        request.num_prompt_tokens,
                     )
                 )
             except Exception as error:
@@ -138,12 +151,12 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
 
 
 def _free(recorder: Recorder, manager: Any, original: Any) -> Any:
-    append, new = recorder.queue.append, tuple.__new__
+    append = recorder.queue.append
     clock = time.monotonic
 
     def free(request: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            append(new(Release, (clock(), request, request.num_computed_tokens)))
+            append((Release, clock(), request, request.num_computed_tokens))
         except Exception as error:
             recorder.fail(error)
         return original(request, *args, **kwargs)
@@ -159,7 +172,7 @@ def _reset_prefix_cache(recorder: Recorder, manager: Any, original: Any) -> Any:
         done = original(*args, **kwargs)
         try:
             if done:
-                append(Reset(clock()))
+                append((Reset, clock()))
         except Exception as error:
             recorder.fail(error)
         return done

@@ -134,7 +134,7 @@ class Service:
         monitor, capacity, block_size = self._monitor, self._facts.capacity_blocks, self._facts.block_size
         try:
             while queue:
-                record = queue.popleft()
+                record = recorder.take()
                 if isinstance(record, Admission):
                     monitor.admit(access_of(record, capacity, block_size))
                 elif isinstance(record, Release):
