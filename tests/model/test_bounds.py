@@ -181,3 +181,17 @@ def test_what_has_no_bound_says_why() -> None:
 def test_bad_input_is_named(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
+
+
+def test_all_bounds_are_of_one_deviation() -> None:
+    """A tenth of the cache, or of T_C, within T_C; each as it is by itself."""
+    bounds = FiniteBounds(drawn(), LAW, arrival_rate=200.0, capacity_blocks=4000.0)
+    time = bounds.characteristic_time
+    assert bounds.all() == {
+        "displacement": bounds.displacement(time, 0.1),
+        "displacement_path": bounds.displacement_path(time, 0.1),
+        "eviction_time": bounds.eviction_time(1, 0.1 * time),
+        "hit_ratio": bounds.hit_ratio(),
+        "hit_ratio_exact_tail": bounds.hit_ratio(tail="exact"),
+    }
+    assert bounds.all(0.2)["displacement"].epsilon == 0.2
