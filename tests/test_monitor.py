@@ -222,8 +222,9 @@ def test_rule_7_answers_that_are_cached_count() -> None:
 def test_a_prefill_that_was_broken_off_is_not_expected() -> None:
     """Eight blocks, aborted after three; sent again, three are there, and five were written once, not twice."""
     story = Story()
-    key = story.admit(0, "abcdefgh", tail=4)
-    story.monitor.release(2, key, (), 3)
+    key = story.admit(0, "abcdefgh", tail=4, computed_tokens=B)
+    story.monitor.progress(key, 3 * B + 5)
+    story.monitor.release(2, key)
     story.serve(10, "abcdefgh", tail=4, hit=3)
     story.serve(20, "abcdefgh", tail=4, hit=8)
     estimate = story.estimate()
@@ -241,7 +242,7 @@ def test_a_second_prefill_that_was_broken_off_takes_nothing_from_the_first() -> 
     story = Story(2, grid=(2, 100))
     story.serve(0, "abcdefgh")
     story.serve(1, "xyz")
-    story.monitor.release(3, story.admit(2, "abcdefgh"), (), 1)
+    story.monitor.release(3, story.admit(2, "abcdefgh", computed_tokens=B))
     story.serve(4, "abcdefgh", hit=1)
     assert story.estimate().curve[100] == pytest.approx(16 / 31)
 

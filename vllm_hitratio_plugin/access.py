@@ -43,6 +43,9 @@ class Access(NamedTuple):
     resumed: bool = False
     """A preempted request that comes back (then ``counted`` is False, too)."""
 
+    skipped: bool = False
+    """It may not read the cache (then ``counted`` is False, too)."""
+
     namespace: Hashable = None
     """Adapter and cache salt, as far as they keep equal content apart; None: neither."""
 
@@ -52,3 +55,7 @@ class Access(NamedTuple):
 
     declared_turn: int | None = None
     """The turn's number j in its conversation, from 1, as the client counts; None where it does not say."""
+
+    computed_tokens: int | None = None
+    """Tokens of the prompt that others can hit from now on: those that were hit, loaded, or are computed by this step;
+    None: all of them."""

@@ -70,6 +70,7 @@ class Monitor:
         capacities = (capacity_blocks, *self.grid)
         self._admissions = Admissions(
             block_size=block_size,
+            capacity_blocks=capacity_blocks,
             unhashed=unhashed,
             dropped_blocks=dropped_blocks,
             limit_blocks=max(index_blocks or INDEX_FACTOR * capacity_blocks, *capacities),
@@ -142,12 +143,22 @@ class Monitor:
         self._batch.add(access, match, conversation, full)
         self._parts.room -= full
         conversation.begin_turn(time, full, full + 1 if tokens % self.block_size else full, access.declared_turn)
-        if match.node is not None:
-            match.node.conversation = conversation
 
-    def release(self, time: float, key: Hashable, blocks: Sequence[Hashable] = (), cached: int | None = None) -> None:
+    def progress(self, key: Hashable, computed_tokens: int, in_use_blocks: int | None = None) -> None:
+        """More of an admitted prompt was computed or loaded; arguments as :meth:`Admissions.progress`."""
+        self._admissions.progress(key, computed_tokens, in_use_blocks)
+
+    def release(
+        self,
+        time: float,
+        key: Hashable,
+        ids: Sequence[Hashable] = (),
+        cached: int = 0,
+        allocated: int = 0,
+        in_use_blocks: int | None = None,
+    ) -> None:
         """The request released its blocks; arguments as :meth:`Admissions.release`."""
-        written = self._admissions.release(time, key, blocks, cached)
+        written = self._admissions.release(time, key, ids, cached, allocated, in_use_blocks)
         if written:
             self._window.open.sums.written_blocks += written
 

@@ -25,6 +25,7 @@ OUTCOMES = (
     ("compulsory", "diverged"),
     ("compulsory", "namespace"),
     ("capacity", "evicted"),
+    ("in_flight", "prefill"),
     ("unexplained", "missing"),
     ("unexplained", "reset"),
 )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
-from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release, Reset
+from vllm_hitratio_plugin.engine.recorder import Admission, Progress, Record, Recorder, Release, Reset
 
 pytestmark = pytest.mark.vllm
 
@@ -25,9 +25,11 @@ class Watched:
         return records
 
     def kinds(self) -> list[tuple[Any, ...]]:
-        """Of each record its kind, the request id, and what follows that."""
+        """Of each record its kind, the request's id, and what follows that."""
         return [
-            (type(record),) if isinstance(record, Reset) else (type(record), record.request.request_id, *record[2:6])
+            (type(record),)
+            if isinstance(record, Reset)
+            else (type(record), record.request.request_id, *record[record.index(record.request) + 1 :])
             for record in self.take()
         ]
 
@@ -49,10 +51,10 @@ def test_one_record_an_admission_and_one_a_release(watched: Watched) -> None:
     assert before <= times[0]
     assert times == sorted(times)
     assert watched.kinds() == [
-        (Admission, "one", 0, 0, 20, 0),
-        (Release, "one", 65),
-        (Admission, "two", 64, 0, 20, 0),
-        (Release, "two", 97),
+        (Admission, "one", 0, 0, 65, 20, 0, 65),
+        (Release, "one", 65, 15),
+        (Admission, "two", 64, 0, 97, 20, 0, 97),
+        (Release, "two", 97, 13),
     ]
 
 
@@ -60,7 +62,7 @@ def test_free_blocks_are_those_before_the_admission(watched: Watched) -> None:
     admit(watched.manager, make_request("one", "abcd"))
     admit(watched.manager, make_request("two", "abcdef"))
     admit(watched.manager, make_request("three", "xyz"))
-    assert [record[4] for record in watched.kinds()] == [20, 15, 12]
+    assert [record.free_blocks for record in watched.take()] == [20, 15, 12]
 
 
 def test_lookups_that_do_not_fit_are_no_records(watched: Watched) -> None:
@@ -74,13 +76,13 @@ def test_lookups_that_do_not_fit_are_no_records(watched: Watched) -> None:
     manager.free(first)
     assert admit(manager, waiting) == 8 * BLOCK_SIZE
     assert watched.kinds() == [
-        (Admission, "first", 0, 0, 20, 0),
-        (Release, "first", 257),
-        (Admission, "waiting", 128, 0, 20, 0),
+        (Admission, "first", 0, 0, 257, 20, 0, 257),
+        (Release, "first", 257, 3),
+        (Admission, "waiting", 128, 0, 257, 20, 0, 257),
     ]
 
 
-def test_decoding_and_later_chunks_are_no_records(watched: Watched) -> None:
+def test_decoding_leaves_no_records(watched: Watched) -> None:
     manager = watched.manager
     request = make_request("one", "abcd", answer=40)
     admit(manager, request)
@@ -90,7 +92,7 @@ def test_decoding_and_later_chunks_are_no_records(watched: Watched) -> None:
     assert [kind for kind, *_ in watched.kinds()] == [Admission]
 
 
-def test_a_chunked_prefill_is_one_record(watched: Watched) -> None:
+def test_a_chunked_prefill_is_one_admission_and_its_progress(watched: Watched) -> None:
     manager = watched.manager
     request = make_request("one", "abcdefgh")
     blocks, hit, *_ = manager.get_computed_blocks(request)
@@ -99,7 +101,11 @@ def test_a_chunked_prefill_is_one_record(watched: Watched) -> None:
     manager.allocate_slots(request, 32)
     request.num_computed_tokens = 64
     manager.allocate_slots(request, request.num_tokens - 64)
-    assert watched.kinds() == [(Admission, "one", 0, 0, 20, 0)]
+    assert watched.kinds() == [
+        (Admission, "one", 0, 0, 32, 20, 0, 129),
+        (Progress, "one", 64, 18),
+        (Progress, "one", 129, 16),
+    ]
 
 
 def test_a_preempted_request_is_marked_when_it_comes_back(watched: Watched) -> None:
@@ -111,13 +117,13 @@ def test_a_preempted_request_is_marked_when_it_comes_back(watched: Watched) -> N
     request.num_preemptions += 1
     admit(manager, request)
     assert watched.kinds() == [
-        (Admission, "one", 0, 0, 20, 0),
-        (Release, "one", 65),
-        (Admission, "one", 64, 0, 20, 1),
+        (Admission, "one", 0, 0, 65, 20, 0, 65),
+        (Release, "one", 65, 15),
+        (Admission, "one", 64, 0, 65, 20, 1, 65),
     ]
 
 
-def test_the_second_call_after_a_load_from_outside_is_no_record(watched: Watched) -> None:
+def test_the_second_call_after_a_load_from_outside_is_progress(watched: Watched) -> None:
     """Loading holds the blocks (num_computed_tokens is set); the call after it carries the lookup's keywords again."""
     manager = watched.manager
     request = make_request("one", "abcdef")
@@ -125,14 +131,14 @@ def test_the_second_call_after_a_load_from_outside_is_no_record(watched: Watched
     request.num_computed_tokens = 4 * BLOCK_SIZE
     empty = manager.empty_kv_cache_blocks
     assert manager.allocate_slots(request, 33, num_new_computed_tokens=0, new_computed_blocks=empty) is not None
-    assert watched.kinds() == [(Admission, "one", 0, 64, 20, 0)]
+    assert watched.kinds() == [(Admission, "one", 0, 64, 0, 20, 0, 97), (Progress, "one", 97, 16)]
 
 
 def test_the_positional_form_of_vllm_ascend(watched: Watched) -> None:
     serve(watched.manager, make_request("one", "abcd"))
     watched.take()
     assert admit(watched.manager, make_request("two", "abcdef"), positional=True) == 64
-    assert watched.kinds() == [(Admission, "two", 64, 0, 20, 0)]
+    assert watched.kinds() == [(Admission, "two", 64, 0, 97, 20, 0, 97)]
 
 
 def test_a_reset_is_recorded_if_it_happened(watched: Watched) -> None:

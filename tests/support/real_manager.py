@@ -61,7 +61,7 @@ def make_request(
 def admit(manager: Any, request: Any, *, positional: bool = False, external: int = 0) -> int | None:
     """Look up and allocate, as for a waiting request; hit tokens, or None where it does not fit."""
     blocks, hit, *_ = manager.get_computed_blocks(request)
-    new = request.num_tokens - hit - external
+    new = 0 if external else request.num_tokens - hit  # nothing is computed before the load has ended
     if positional:  # vllm-ascend's dynamic batch scheduler
         allocated = manager.allocate_slots(request, new, hit, blocks)
     else:

@@ -20,11 +20,24 @@ class Admission(NamedTuple):
     request: Any
     hit_tokens: int
     external_tokens: int
+    computed_tokens: int
+    """Of the prompt, after this step; less what a connector still loads."""
     free_blocks: int
     """Just before."""
     preemptions: int
     prompt_tokens: int
-    """As it is now: the prompt of a streaming session gets longer later, without another lookup."""
+    """As it is now, with the answer so far where the request comes back: the prompt of a streaming session gets longer
+    later, without another lookup."""
+
+
+class Progress(NamedTuple):
+    """A further part of an admitted request's prompt is computed by this step, or was loaded."""
+
+    request: Any
+    computed_tokens: int
+    """Of the prompt, after this step."""
+    free_blocks: int
+    """Just before."""
 
 
 class Release(NamedTuple):
@@ -34,6 +47,8 @@ class Release(NamedTuple):
     request: Any
     computed_tokens: int
     """As it is now: a preempted request has none left a moment later."""
+    free_blocks: int
+    """Just before."""
 
 
 class Reset(NamedTuple):
@@ -42,7 +57,7 @@ class Reset(NamedTuple):
     time: float
 
 
-Record = Admission | Release | Reset
+Record = Admission | Progress | Release | Reset
 
 
 class Recorder:
@@ -51,8 +66,8 @@ class Recorder:
     The methods are replaced on the instance, not on the class: other managers in the process (CPU offload pools,
     vllm-ascend's stores) stay out of it, and class-level patches of others stay below ours.
 
-    Records are queued in the order of the events. Cost on the engine's step: two appends per request, and a keyword
-    test for each decode step's call; nothing grows with the prompt. The queue drops the oldest records beyond
+    Records are queued in the order of the events. Cost on the engine's step: two appends per request, one for each
+    further chunk of its prefill, and a comparison for each decode step's call; nothing grows with the prompt. The queue drops the oldest records beyond
     ``QUEUE_LIMIT``; :attr:`full` says that it may have.
     """
 
@@ -120,31 +135,41 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
     free_queue = pool.free_block_queue
 
     def allocate_slots(request: Any, num_new_tokens: int, *args: Any, **kwargs: Any) -> Any:
-        if "new_computed_blocks" not in kwargs and len(args) < 2:
-            return original(request, num_new_tokens, *args, **kwargs)
-        free = computed = 0
+        waiting, computed, free = False, 0, None
         try:
+            waiting = "new_computed_blocks" in kwargs or len(args) >= 2
             computed = request.num_computed_tokens
-            free = free_queue.num_free_blocks
+            if waiting or computed < request.num_prompt_tokens:
+                free = free_queue.num_free_blocks
         except Exception as error:
             recorder.fail(error)
+        if free is None:  # a decode step
+            return original(request, num_new_tokens, *args, **kwargs)
         result = original(request, num_new_tokens, *args, **kwargs)
-        if result is not None and computed == 0:
-            try:
+        if result is None:
+            return None
+        try:
+            if not waiting or computed:
+                append((Progress, request, computed + num_new_tokens, free))
+            else:
+                hit = args[0] if args else kwargs["num_new_computed_tokens"]
+                external = kwargs.get("num_external_computed_tokens", 0)
+                preemptions = request.num_preemptions
                 append(
                     (
                         Admission,
                         clock(),
                         request,
-                        args[0] if args else kwargs["num_new_computed_tokens"],
-                        kwargs.get("num_external_computed_tokens", 0),
+                        hit,
+                        external,
+                        hit if kwargs.get("delay_cache_blocks") else hit + external + num_new_tokens,
                         free,
-                        request.num_preemptions,
-                        request.num_prompt_tokens,
+                        preemptions,
+                        request.num_tokens if preemptions else request.num_prompt_tokens,
                     )
                 )
-            except Exception as error:
-                recorder.fail(error)
+        except Exception as error:
+            recorder.fail(error)
         return result
 
     return allocate_slots
@@ -153,10 +178,11 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
 def _free(recorder: Recorder, manager: Any, original: Any) -> Any:
     append = recorder.queue.append
     clock = time.monotonic
+    free_queue = manager.block_pool.free_block_queue
 
     def free(request: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            append((Release, clock(), request, request.num_computed_tokens))
+            append((Release, clock(), request, request.num_computed_tokens, free_queue.num_free_blocks))
         except Exception as error:
             recorder.fail(error)
         return original(request, *args, **kwargs)

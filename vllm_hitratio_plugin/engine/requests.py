@@ -1,4 +1,4 @@
-"""From vLLM's requests to access records."""
+"""From records of vLLM's requests to what the monitor is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from vllm_hitratio_plugin.access import Access
-from vllm_hitratio_plugin.engine.recorder import Admission, Release
+from vllm_hitratio_plugin.engine.probe import CacheFacts
+from vllm_hitratio_plugin.engine.recorder import Admission, Progress, Record, Release, Reset
+from vllm_hitratio_plugin.monitor import Monitor
 
 #: Keys under which clients send a conversation id in ``vllm_xargs``.
 _ID_KEYS = ("session_id", "conversation_id")
@@ -24,8 +26,23 @@ _ADMITTED = "_hitratio_admitted"
 _SECRET = secrets.token_bytes(32)
 
 
-def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Access:
-    """The access of an admission; ``capacity_blocks`` turns free blocks into blocks in use.
+def tell(monitor: Monitor, record: Record, facts: CacheFacts) -> None:
+    """Tell the monitor what a record says."""
+    if isinstance(record, Reset):
+        monitor.reset(record.time)
+        return
+    request, in_use = record.request, facts.capacity_blocks - record.free_blocks
+    if isinstance(record, Admission):
+        monitor.admit(_access(record, in_use, facts.block_size))
+    elif isinstance(record, Progress):
+        monitor.progress(request.request_id, record.computed_tokens, in_use)
+    else:
+        left = _left_behind(record, facts.block_size)
+        monitor.release(record.time, request.request_id, request.block_hashes, *left, in_use)
+
+
+def _access(record: Admission, in_use: int, block_size: int) -> Access:
+    """The access of an admission.
 
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
     """
@@ -37,7 +54,7 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
     extra = getattr(request.sampling_params, "extra_args", None)
     named = extra or getattr(request, "session_id", None) is not None
     adapter, salt = request.lora_request, request.cache_salt
-    in_use = capacity_blocks - record.free_blocks
+    skipped: bool = request.skip_reading_prefix_cache
     return Access(
         time=record.time,
         key=request.request_id,
@@ -45,10 +62,12 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
         blocks=request.block_hashes,
         hit_tokens=record.hit_tokens,
         external_tokens=record.external_tokens,
+        computed_tokens=record.computed_tokens,
         in_use_blocks=in_use if in_use > 0 else 0,
         conversation=conversation_of(request) if named else None,
-        counted=first and not record.preemptions and not request.skip_reading_prefix_cache,
+        counted=first and not record.preemptions and not skipped,
         resumed=record.preemptions > 0,
+        skipped=skipped,
         namespace=None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
         content=partial(_content_of, request, block_size),
         declared_turn=turn_of(request) if extra else None,
@@ -74,20 +93,20 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
     return ids
 
 
-def cached_blocks(record: Release, block_size: int) -> int | None:
-    """Full blocks whose content a released request leaves in the cache; None where it does not say.
+def _left_behind(record: Release, block_size: int) -> tuple[int, int]:
+    """Full blocks that a released request has cached with its answer, 0 where it has none, and all blocks it used.
 
-    The last sampled token has no KV; a request that was aborted in the middle of its prefill leaves a part of its
-    prompt.
+    How far a prompt came is known from its progress: tokens that a connector was to load count as computed from the
+    start.
     """
     request, computed = record.request, record.computed_tokens
-    if not computed:
-        return None
     tokens: int = request.num_tokens
-    if computed >= tokens > request.num_prompt_tokens:
-        computed = tokens - 1
-    blocks, hashed = computed // block_size, len(request.block_hashes)
-    return blocks if blocks < hashed else hashed
+    if tokens <= request.num_prompt_tokens or not computed:
+        return 0, 0
+    used = -(-computed // block_size)
+    # The last sampled token has no KV.
+    blocks, hashed = min(computed, tokens - 1) // block_size, len(request.block_hashes)
+    return blocks if blocks < hashed else hashed, used
 
 
 def conversation_of(request: Any) -> str | None:

@@ -12,8 +12,8 @@ from typing import Any
 from vllm_hitratio_plugin import __version__
 from vllm_hitratio_plugin.engine.counter_history import CounterHistory
 from vllm_hitratio_plugin.engine.probe import CacheFacts
-from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
-from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
+from vllm_hitratio_plugin.engine.recorder import Recorder
+from vllm_hitratio_plugin.engine.requests import tell
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.failures import where
 from vllm_hitratio_plugin.metrics import snapshot_folder
@@ -131,18 +131,10 @@ class Service:
             self._degrade("overflow", "records were dropped: the counters are too low, and the estimate starts again")
             self._monitor = self._new_monitor()
         queue = recorder.queue
-        monitor, capacity, block_size = self._monitor, self._facts.capacity_blocks, self._facts.block_size
+        monitor = self._monitor
         try:
             while queue:
-                record = recorder.take()
-                if isinstance(record, Admission):
-                    monitor.admit(access_of(record, capacity, block_size))
-                elif isinstance(record, Release):
-                    request = record.request
-                    cached = cached_blocks(record, block_size)
-                    monitor.release(record.time, request.request_id, request.block_hashes, cached)
-                else:
-                    monitor.reset(record.time)
+                tell(monitor, recorder.take(), self._facts)
         except Exception as error:
             self._failures += 1
             self._degrade("workload", f"the estimate starts again: {where(error)}")

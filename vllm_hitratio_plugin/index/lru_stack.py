@@ -44,12 +44,14 @@ class LRUStack:
         self._groups[place >> _RADIX_BITS] -= blocks
         self._supergroups[place >> (2 * _RADIX_BITS)] -= blocks
 
-    def above(self, place: int) -> int:
-        """Blocks above ``place``, those at it not included."""
+    def above(self, place: int, under: int) -> int:
+        """Blocks above those that stand at ``place``, and above the last ``under`` of these."""
         group = place >> _RADIX_BITS
         supergroup = group >> _RADIX_BITS
+        beside = self._places[place] - under
         return (
-            sum(self._places[place + 1 : (group + 1) << _RADIX_BITS])
+            (beside if beside > 0 else 0)
+            + sum(self._places[place + 1 : (group + 1) << _RADIX_BITS])
             + sum(self._groups[group + 1 : (supergroup + 1) << _RADIX_BITS])
             + sum(self._supergroups[supergroup + 1 :])
         )

@@ -17,22 +17,27 @@ class Match:
             where it is in use.
         known: Blocks seen before and still reusable: the sum of ``lengths``.
         lost: Blocks seen before, in a cache that was reset since.
-        node: The deepest node of the prompt; None for a prompt without a full block.
+        node: The deepest node of what is remembered; None where nothing is.
+        copied: Some of the content is there in several copies.
         conversation: The conversation that this prompt continues, if any.
         forked: The prompt left a remembered run in its middle.
         branched: It left a history where others go on differently, be that place new or known.
         in_use_blocks: Blocks that other requests used just before.
         empty_blocks: Free blocks without content, which are allocated first.
         duplicated_blocks: Leading blocks whose content is cached under another adapter or salt.
+        in_flight_blocks: Leading blocks shared with a prompt whose prefill is under way, as far as a lookup could return
+            them; 0 where there is none.
     """
 
     __slots__ = (
         "branched",
         "conversation",
+        "copied",
         "distances",
         "duplicated_blocks",
         "empty_blocks",
         "forked",
+        "in_flight_blocks",
         "in_use_blocks",
         "known",
         "lengths",
@@ -51,9 +56,23 @@ class Match:
         self.conversation: Conversation | None = None
         self.forked = False
         self.branched = False
+        self.copied = False
         self.in_use_blocks = 0
         self.empty_blocks = 0
         self.duplicated_blocks = 0
+        self.in_flight_blocks = 0
+
+    def add(self, blocks: int, reuse_time: float, distance: int) -> None:
+        """The next run; arguments as the attributes."""
+        self.known += blocks
+        if self.reuse_times and self.reuse_times[-1] == reuse_time:
+            last = self.distances[-1]
+            if distance == (last if last < 0 else last + self.lengths[-1]):
+                self.lengths[-1] += blocks
+                return
+        self.reuse_times.append(reuse_time)
+        self.lengths.append(blocks)
+        self.distances.append(distance)
 
     def trim(self, excess: int) -> None:
         """Take the last ``excess`` blocks off the known runs; ``known`` stays."""

@@ -7,6 +7,24 @@ from collections.abc import Hashable
 from vllm_hitratio_plugin.index.conversation import Conversation
 
 
+class Copy:
+    """A further set of physical blocks with the content of a node, written while the first set was not to be hit.
+
+    Attributes:
+        writer: The request that wrote it and still uses it; None afterwards. Nobody else does: a lookup returns the
+            copy written first.
+        place, under, released: As in :class:`Node`.
+    """
+
+    __slots__ = ("place", "released", "under", "writer")
+
+    def __init__(self, writer: Hashable | None) -> None:
+        self.writer = writer
+        self.place = -1
+        self.under = 0
+        self.released = 0.0
+
+
 class Node:
     """Positions ``start`` to ``start + len(blocks)`` of a prompt.
 
@@ -15,13 +33,16 @@ class Node:
         blocks: Chained ids; the last one names the whole prefix, so one comparison settles a whole run.
         start: Position of the first block.
         children: How many nodes name this one as parent.
-        users: Requests that use these blocks now.
-        place: Their place in the LRU stack; -1 while in use, and after a reset.
+        users: Requests that use the first copy of these blocks now.
+        place: Its place in the LRU stack; -1 while in use, and after a reset.
+        under: Blocks that were pushed there together, from this run's first one on: more than its own where it was
+            split since.
         released: Seconds, when the last of the users released them.
+        copies: Further copies, in the order of writing (docs/model.md#copies); hardly ever any.
         conversation: The conversation whose last prompt ends inside this run.
     """
 
-    __slots__ = ("blocks", "children", "conversation", "parent", "place", "released", "start", "users")
+    __slots__ = ("blocks", "children", "conversation", "copies", "parent", "place", "released", "start", "under", "users")
 
     def __init__(self, parent: Node | None, blocks: list[Hashable], start: int, released: float) -> None:
         self.parent = parent
@@ -30,10 +51,43 @@ class Node:
         self.children = 0
         self.users = 0
         self.place = -1
+        self.under = 0
         self.released = released
+        self.copies: tuple[Copy, ...] = ()
         self.conversation: Conversation | None = None
 
     @property
     def end(self) -> int:
         """Position behind the last block: how many blocks the prefix that ends here has."""
         return self.start + len(self.blocks)
+
+    @property
+    def used(self) -> bool:
+        """Whether a request uses one of the copies."""
+        return self.users > 0 or any(copy.writer is not None for copy in self.copies)
+
+    def split(self, at: int) -> Node:
+        """Cut the run; this node keeps the lower part, since requests hold on to it. Returns the upper part."""
+        upper = Node(self.parent, self.blocks[:at], self.start, self.released)
+        upper.children = 1
+        upper.users = self.users
+        upper.place, upper.under = self.place, self.under
+        for copy in self.copies:
+            other = Copy(copy.writer)
+            other.place, other.under, other.released = copy.place, copy.under, copy.released
+            copy.under -= at
+            upper.copies += (other,)
+        conversation = self.conversation
+        if conversation is not None and conversation.blocks <= self.start + at:
+            upper.conversation, self.conversation = conversation, None
+        self.parent = upper
+        self.blocks = self.blocks[at:]
+        self.start += at
+        self.under -= at
+        return upper
+
+    def forget_first(self) -> None:
+        """The first copy is gone: the next one takes its place, and with it the request that uses it."""
+        first, self.copies = self.copies[0], self.copies[1:]
+        self.place, self.under, self.released = first.place, first.under, first.released
+        self.users = 0 if first.writer is None else 1

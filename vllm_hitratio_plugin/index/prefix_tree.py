@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from vllm_hitratio_plugin.index.lru_stack import LRUStack
 from vllm_hitratio_plugin.index.match import Match
-from vllm_hitratio_plugin.index.node import Node
+from vllm_hitratio_plugin.index.node import Copy, Node
 
 #: Bytes of one remembered block (a list slot and a 32-byte digest object) and of one node (slots, list, two dict
 #: entries), measured with ``sys.getsizeof`` on CPython 3.11.
@@ -43,8 +43,8 @@ class PrefixTree:
         self._stack = LRUStack()
         self._compact_at = _PLACES
 
-    def admit(self, blocks: Sequence[Hashable], count: int, time: float) -> Match:
-        """Look a prompt's first ``count`` blocks up, remember them and mark them in use until :meth:`release`.
+    def look_up(self, blocks: Sequence[Hashable], count: int, time: float) -> Match:
+        """What is remembered of a prompt's first ``count`` blocks.
 
         Args:
             blocks: Chained ids, at least ``count``.
@@ -53,8 +53,7 @@ class PrefixTree:
         """
         match = Match()
         heads = self._heads
-        reuse_times, lengths, distances = match.reuse_times, match.lengths, match.distances
-        stack = self._stack
+        above = self._stack.above
         position = 0
         node: Node | None = None
         while position < count:
@@ -64,90 +63,125 @@ class PrefixTree:
             run = found.blocks
             end = position + len(run)
             if end > count or blocks[end - 1] != run[-1]:
-                shared = _common(run, blocks, position, min(end, count))
+                shared = common_prefix(run, blocks, position, min(end, count))
                 match.forked = position + shared < count
                 end = position + shared
                 found = self._split(found, shared)
             conversation = found.conversation
             if conversation is not None and conversation.blocks <= end:
                 match.conversation = conversation
-            if found.users == 0:
-                if found.place < 0:
-                    match.lost += end - position
-                    position, node = end, found
-                    continue
-                reuse_time = time - found.released
+            place, under, released, used = found.place, found.under, found.released, found.users > 0
+            if found.copies:
+                match.copied = True
+                used = found.used
+                youngest = max(found.copies, key=lambda copy: copy.place)
+                if youngest.place > place:
+                    place, under, released = youngest.place, youngest.under, youngest.released
+            if used:
+                match.add(end - position, 0.0, -1)
+            elif place < 0:
+                match.lost += end - position
+            else:
+                reuse_time = time - released
                 # Only a run in use has reuse time 0; nothing else may look like one, however coarse or wrong the clock.
-                if reuse_time < _INSTANT_S:
-                    reuse_time = _INSTANT_S
-                distance = stack.above(found.place)
-                joined = bool(reuse_times) and reuse_times[-1] == reuse_time and distance == distances[-1] + lengths[-1]
-            else:
-                reuse_time = 0.0
-                distance = -1
-                joined = bool(distances) and distances[-1] == -1
-            blocks_here = end - position
-            if joined:
-                lengths[-1] += blocks_here
-            else:
-                reuse_times.append(reuse_time)
-                lengths.append(blocks_here)
-                distances.append(distance)
-            match.known += blocks_here
+                match.add(end - position, reuse_time if reuse_time > _INSTANT_S else _INSTANT_S, above(place, under))
             position, node = end, found
             if match.forked:
                 break
-        used = node
-        while used is not None:
-            if used.users == 0:
-                self._use(used)
-            used.users += 1
-            used = used.parent
-        if position < count:
-            match.branched = node is not None and node.children > 0
-            node = self._grow(node, blocks[position:count])
+        match.branched = position < count and node is not None and node.children > 0
         match.node = node
         return match
 
-    def extend(self, node: Node | None, blocks: Sequence[Hashable], count: int) -> Node | None:
-        """A prompt in use grew (its answer's blocks were cached too): remember the blocks up to ``count``.
+    def hold(self, node: Node | None, blocks: Sequence[Hashable], count: int) -> Node | None:
+        """A request uses everything up to ``node``, in one copy each, and writes what is new of ``count`` blocks.
 
-        Returns the new deepest node, in use like the old one. Blocks that another request brought are only marked.
+        Returns the deepest node, for :meth:`release`.
         """
+        used = node
+        while used is not None:
+            if used.users == 0:
+                self._take(used)
+            used.users += 1
+            used = used.parent
         position = 0 if node is None else node.end
-        heads = self._heads
-        while position < count:
-            found = heads.get(blocks[position])
-            if found is None or found.start != position:
-                break
-            end = position + len(found.blocks)
-            if end > count or blocks[end - 1] != found.blocks[-1]:
-                shared = _common(found.blocks, blocks, position, min(end, count))
-                end = position + shared
-                found = self._split(found, shared)
-            if found.users == 0:
-                self._use(found)
-            found.users += 1
-            position, node = end, found
         return self._grow(node, blocks[position:count]) if position < count else node
 
-    def release(self, node: Node | None, time: float, unhashed: int = 0) -> None:
+    def hit(self, blocks: Sequence[Hashable], count: int, room: float) -> Node | None:
+        """A request uses the first ``count`` blocks, which are remembered; returns the deepest node.
+
+        Args:
+            blocks: Chained ids.
+            count: Blocks that are hit, or were evicted and are written again in their first copy's stead.
+            room: Blocks of the LRU stack that are still in the cache.
+        """
+        node: Node | None = None
+        position = 0
+        while position < count:
+            found = self._find(blocks, position, count)
+            if found is None:
+                break
+            node = self._settle(found, room) if found.copies else found
+            if node.users == 0:
+                self._take(node)
+            node.users += 1
+            position = node.end
+        return node
+
+    def write(
+        self, node: Node | None, blocks: Sequence[Hashable], count: int, writer: Hashable, room: float
+    ) -> Node | None:
+        """A request that uses everything up to ``node`` wrote its blocks up to ``count``: a copy where they are there.
+
+        Returns the new deepest node.
+
+        Args:
+            node: The deepest node so far.
+            blocks: Chained ids, at least ``count``.
+            count: Blocks, from the start of the prompt.
+            writer: The request.
+            room: Blocks of the LRU stack that are still in the cache.
+        """
+        position = 0 if node is None else node.end
+        while position < count:
+            found = self._find(blocks, position, count)
+            if found is None:
+                return self._grow(node, blocks[position:count])
+            node = self._settle(found, room)
+            if node.used or (node.place >= 0 and self._depth(node) < room):
+                node.copies += (Copy(writer),)
+                self.in_use_blocks += len(node.blocks)
+            else:
+                self._take(node)
+                node.users += 1
+            position = node.end
+        return node
+
+    def release(self, node: Node | None, time: float, unhashed: int = 0, writer: Hashable = None) -> None:
         """A request released the prompt that ends at ``node``; then forget what is over the limit.
 
         Args:
             node: The deepest node.
             time: Seconds.
             unhashed: Blocks without a hash that queue up behind it: they displace others and serve no request.
+            writer: The request.
         """
         recency, stack = self._recency, self._stack
         if unhashed:
             stack.push(unhashed)
         while node is not None:
-            node.users -= 1
-            node.released = time
-            if node.users == 0:
+            held: Node | Copy = node
+            if node.copies:
+                held = next((copy for copy in node.copies if copy.writer is not None and copy.writer == writer), node)
+            if isinstance(held, Copy):
+                held.writer = None
+                free = True
+            else:
+                node.users -= 1
+                free = node.users == 0
+            held.released = time
+            if free:
                 size = len(node.blocks)
-                node.place = stack.push(size)
+                held.place, held.under = stack.push(size), size
                 self.in_use_blocks -= size
             recency.move_to_end(node)
             node = node.parent
@@ -156,37 +190,12 @@ class PrefixTree:
         if stack.size > self._compact_at:
             self._compact()
 
-    def cut(self, node: Node, count: int) -> int:
-        """Forget what a released prompt ending at ``node`` has beyond its first ``count`` blocks, unless others use it.
-
-        Returns the number of blocks forgotten. Its conversation goes on from what is left.
-        """
-        conversation = node.conversation
-        forgotten = 0
-        end: Node | None = node
-        while end is not None and end.end > count and not end.users and not end.children:
-            if end not in self._recency:
-                break  # forgotten at its release, in an index that is too small for it
-            excess = len(end.blocks) - max(count - end.start, 0)
-            forgotten += excess
-            if end.start < count:
-                self.blocks -= excess
-                if end.place >= 0:
-                    self._stack.take(end.place, excess)
-                del end.blocks[-excess:]
-                break
-            del self._recency[end]
-            self._drop(end)
-            end = end.parent
-        if forgotten and end is not None and end.conversation is None:
-            end.conversation = conversation
-        return forgotten
-
     def reset(self) -> None:
         """The engine dropped its cache: nothing released before can be hit any more."""
         self._stack = LRUStack()
         for node in self._recency:
             node.place = -1
+            node.copies = tuple(copy for copy in node.copies if copy.writer is not None)
 
     @property
     def nodes(self) -> int:
@@ -204,7 +213,7 @@ class PrefixTree:
         self.blocks += added
         self.in_use_blocks += added
         # A leaf that only this prompt uses simply gets longer: a conversation stays one node.
-        if node is not None and node.children == 0 and node.users == 1:
+        if node is not None and node.children == 0 and node.users == 1 and not node.copies:
             node.blocks.extend(new)
             return node
         start = 0 if node is None else node.end
@@ -216,27 +225,47 @@ class PrefixTree:
         self._recency[grown] = None
         return grown
 
+    def _find(self, blocks: Sequence[Hashable], position: int, count: int) -> Node | None:
+        """The node with the blocks from ``position`` on, cut off where the prompt's first ``count`` leave it."""
+        found = self._heads.get(blocks[position])
+        if found is None or found.start != position:
+            return None
+        end = found.end
+        if end > count or blocks[end - 1] != found.blocks[-1]:
+            found = self._split(found, common_prefix(found.blocks, blocks, position, min(end, count)))
+        return found
+
     def _split(self, node: Node, at: int) -> Node:
-        """Cut a run; the lower part keeps its identity, since requests in flight hold on to it. Returns the upper."""
+        """Cut a run after ``at`` blocks, if it has more; returns the upper part."""
         if at == len(node.blocks):
             return node
-        upper = Node(node.parent, node.blocks[:at], node.start, node.released)
-        upper.children = 1
-        upper.users = node.users
-        # The two halves share a place until the upper one is used, which is the next thing that happens to it.
-        upper.place = node.place
-        conversation = node.conversation
-        if conversation is not None and conversation.blocks <= node.start + at:
-            upper.conversation, node.conversation = conversation, None
-        node.parent = upper
-        node.blocks = node.blocks[at:]
-        node.start += at
+        upper = node.split(at)
         self._heads[upper.blocks[0]] = upper
         self._heads[node.blocks[0]] = node
         self._recency[upper] = None
         return upper
 
-    def _use(self, node: Node) -> None:
+    def _settle(self, node: Node, room: float) -> Node:
+        """Of several copies, the one written first that is still in the cache comes first: a lookup returns it.
+
+        Returns the upper part of the node where only that much is there.
+        """
+        while not node.users:
+            left = room - self._depth(node) if node.place >= 0 else 0
+            if left >= len(node.blocks):
+                break
+            if left > 0:
+                return self._split(node, int(left))
+            if not node.copies:
+                break
+            node.forget_first()
+        return node
+
+    def _depth(self, node: Node) -> int:
+        return self._stack.above(node.place, node.under)
+
+    def _take(self, node: Node) -> None:
+        """The first copy comes into use."""
         size = len(node.blocks)
         self.in_use_blocks += size
         place = node.place
@@ -245,10 +274,10 @@ class PrefixTree:
             node.place = -1
 
     def _compact(self) -> None:
-        placed = [node for node in self._recency if node.place >= 0]
-        self._stack, moved = self._stack.compacted((node.place for node in placed), self.limit_blocks)
-        for node in placed:
-            node.place = moved[node.place]
+        placed = [each for node in self._recency for each in (node, *node.copies) if each.place >= 0]
+        self._stack, moved = self._stack.compacted((each.place for each in placed), self.limit_blocks)
+        for each in placed:
+            each.place = moved[each.place]
         self._compact_at = self._stack.size * 4 + _PLACES
 
     def _forget(self) -> None:
@@ -257,7 +286,7 @@ class PrefixTree:
             if self.blocks <= self.limit_blocks:
                 return
             node, _ = recency.popitem(last=False)
-            if node.users or node.children:
+            if node.children or node.used:
                 # In use: its release will move it here anyway, so moving it now is not paid for twice.
                 recency[node] = None
                 continue
@@ -273,8 +302,11 @@ class PrefixTree:
             node.parent.children -= 1
 
 
-def _common(run: list[Hashable], blocks: Sequence[Hashable], position: int, end: int) -> int:
-    """How many leading blocks of ``run`` stand at ``position``; ids are chained, so a binary search settles it."""
+def common_prefix(run: Sequence[Hashable], blocks: Sequence[Hashable], position: int, end: int) -> int:
+    """How many leading blocks of ``run`` stand at ``position``, up to ``end``; the first one does.
+
+    Ids are chained, so a binary search settles it.
+    """
     low, high = 1, end - position
     while low < high:
         middle = (low + high + 1) // 2

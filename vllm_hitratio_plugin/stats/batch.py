@@ -49,6 +49,8 @@ class _Row(NamedTuple):
     """How many earlier prompts are remembered, a number."""
     duplicated: Array
     """Content that is cached under another adapter or salt."""
+    in_flight: Array
+    """Leading blocks that a prompt whose prefill is under way has too, as far as a lookup could return them."""
     forked: Array
     """1 where the prompt left a remembered run in its middle, else 0."""
     fork_depth: Array
@@ -94,6 +96,8 @@ class Requests(NamedTuple):
     """Left in the cache by the previous turn, and not asked for."""
     duplicated: Array
     """Content that is cached under another adapter or salt."""
+    in_flight: Array
+    """Leading blocks that a prompt whose prefill is under way has too, as far as a lookup could return them."""
     forked: Array
     """1 where the prompt left a remembered run in its middle, else 0."""
     fork_depth: Array
@@ -166,6 +170,7 @@ class Batch:
             interarrival,
             remembered,
             match.duplicated_blocks,
+            match.in_flight_blocks,
             match.forked,
             match.known + match.lost if match.branched else -1,
             # A turn that is sent again has its own number seen here.
@@ -216,6 +221,7 @@ class Batch:
             previous=np.maximum(row.previous, 0),
             unreused=np.maximum(row.cached - known - row.lost, 0),
             duplicated=row.duplicated,
+            in_flight=row.in_flight,
             forked=row.forked,
             fork_depth=row.fork_depth,
             unmatched=row.unmatched,

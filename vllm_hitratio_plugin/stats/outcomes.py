@@ -22,13 +22,15 @@ def outcomes_of(requests: Requests, block_size: int) -> Outcomes:
 
     hit: what the engine returned. partial: the block that is not full or holds the last token, and what speculative
     decoding drops of a hit. capacity: what the exact LRU lost, too. unexplained: what the exact LRU still had, and what
-    a reset took. compulsory: the rest, never seen before; of it, where the conversation's history changed (diverged),
+    a reset took. in_flight: what another request was still computing, or loading. compulsory: the rest, never seen before; of it, where the conversation's history changed (diverged),
     and what is cached under another adapter or salt (namespace).
     """
     seen = ~np.isnan(requests.hit_tokens)
     hit = np.minimum(np.where(seen, requests.hit_tokens, 0) // block_size, requests.most)
-    covered = np.maximum(requests.reusable, hit)
-    evicted = np.maximum(requests.reusable - np.maximum(hit, np.floor(requests.shadow)), 0)
+    covered = np.maximum(np.maximum(requests.reusable, hit), requests.in_flight)
+    held = np.maximum(hit, np.floor(requests.shadow))
+    in_flight = np.maximum(requests.in_flight - held, 0)
+    evicted = np.maximum(requests.reusable - np.maximum(held, requests.in_flight), 0)
     dropped = np.maximum(np.minimum(requests.known, requests.most) - covered, 0)
     rest = requests.most - covered - dropped
     reset = np.minimum(requests.lost, rest)
@@ -44,7 +46,8 @@ def outcomes_of(requests: Requests, block_size: int) -> Outcomes:
         ("compulsory", "diverged"): diverged,
         ("compulsory", "namespace"): namespace,
         ("capacity", "evicted"): evicted,
-        ("unexplained", "missing"): covered - hit - evicted,
+        ("in_flight", "prefill"): in_flight,
+        ("unexplained", "missing"): covered - hit - evicted - in_flight,
         ("unexplained", "reset"): reset,
     }
     return np.array([int(blocks[outcome][seen].sum()) for outcome in OUTCOMES], dtype=np.int64)
