@@ -62,6 +62,8 @@ class Admissions:
         # Blocks without a hash in use, and free ones at the head of the queue: no room for cached content either way.
         self._unhashed_in_use = 0
         self._empty = 0
+        # Blocks in use that answers under way took: seen in the total, assigned at the release.
+        self._answering = 0
 
     def __len__(self) -> int:
         """Requests admitted and not yet released."""
@@ -78,12 +80,10 @@ class Admissions:
         if key in self._running:
             self.progress(key, computed, access.in_use_blocks)
             return None
+        in_use = self._observe(access.in_use_blocks)
         block_size, tree, empty = self._block_size, self.tree, self._empty
         full = tokens // block_size
         cached = computed // block_size
-        in_use = access.in_use_blocks
-        if in_use is None:
-            in_use = self._in_use()
         match = tree.look_up(ids, full, access.time)
         match.in_use_blocks, match.empty_blocks = in_use, empty
         # Neither the last token nor the dropped blocks can be hit (docs/model.md#the-last-token).
@@ -139,7 +139,7 @@ class Admissions:
         running = self._running.get(key)
         if running is None:
             return
-        in_use = self._in_use() if in_use_blocks is None else in_use_blocks
+        in_use = self._observe(in_use_blocks)
         cached = min(computed_tokens // self._block_size, running.full)
         allocated = max(-(-computed_tokens // self._block_size), running.allocated)
         room = self._capacity_blocks - in_use - max(self._empty, allocated - running.allocated)
@@ -171,9 +171,14 @@ class Admissions:
         running = self._running.get(key)
         if running is None:
             return 0
-        in_use = self._in_use() if in_use_blocks is None else in_use_blocks
+        in_use = self._observe(in_use_blocks)
         cached = max(cached, running.cached)
         allocated = max(allocated, running.allocated, cached)
+        # What the answer took is in the total already.
+        taken = min(allocated - running.allocated, self._answering)
+        self._answering -= taken
+        self._unhashed_in_use += taken
+        running.allocated += taken
         room = self._capacity_blocks - in_use - max(self._empty - allocated + running.allocated, 0)
         self._extend(key, running, ids, cached, allocated, room)
         del self._running[key]
@@ -195,8 +200,16 @@ class Admissions:
         self.tree.release(running.node, time, unhashed, key)
         return cached - running.full
 
-    def _in_use(self) -> int:
-        return self.tree.in_use_blocks + self._unhashed_in_use
+    def _observe(self, in_use_blocks: int | None) -> int:
+        """Blocks in use, of which answers may have taken some since: empty ones first."""
+        known = self.tree.in_use_blocks + self._unhashed_in_use
+        if in_use_blocks is None:
+            return known
+        answering = max(in_use_blocks - known, 0)
+        if answering > self._answering:
+            self._empty = max(self._empty - answering + self._answering, 0)
+        self._answering = answering
+        return in_use_blocks
 
     def _extend(
         self, key: Hashable, running: Running, ids: Sequence[Hashable], cached: int, allocated: int, room: int

@@ -123,6 +123,7 @@ class PrefixTree:
             node = self._settle(found, room) if found.copies else found
             if node.users == 0:
                 self._take(node)
+                room -= len(node.blocks)
             node.users += 1
             position = node.end
         return node
