@@ -133,9 +133,11 @@ def answer(manager: Any, request: Any, tokens: Sequence[int]) -> None:
 
 
 class Engine:
-    """A real scheduler over a made-up model runner."""
+    """A real scheduler over a made-up model runner; with ``overlap``, which schedules a step before the last is done."""
 
-    def __init__(self, model: str, blocks: int, *, arguments: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, model: str, blocks: int, *, arguments: dict[str, Any] | None = None, overlap: bool = False
+    ) -> None:
         from vllm.engine.arg_utils import EngineArgs
 
         options = {
@@ -150,11 +152,15 @@ class Engine:
             "async_scheduling": False,
         }
         self.config = EngineArgs(model=model, **(options | (arguments or {}))).create_engine_config()
+        # What a platform without asynchronous scheduling would refuse: the scheduler itself needs no device.
+        self.config.scheduler_config.async_scheduling = overlap
         self.block_size: int = self.config.cache_config.block_size
         self.config.cache_config.num_gpu_blocks = blocks + 1
         self.scheduler = self._scheduler(blocks)
         self.hasher = Hasher(self.block_size)
         self.sampled = 0
+        self._overlap = overlap
+        self._under_way: list[tuple[Any, list[str], list[list[int]]]] = []
         #: What a model runner would say of its connector, once.
         self.connector_output: Any = None
 
@@ -179,8 +185,6 @@ class Engine:
 
     def step(self) -> Any:
         """One step of the engine; returns what was scheduled."""
-        from vllm.v1.outputs import ModelRunnerOutput
-
         scheduled = self.scheduler.schedule()
         names = list(scheduled.num_scheduled_tokens)
         sampled: list[list[int]] = []
@@ -189,6 +193,14 @@ class Engine:
             self.sampled += 1
             # A prompt of which only a chunk is done has no token yet.
             sampled.append([self.sampled % 256] if known.num_computed_tokens >= known.num_tokens else [])
+        self._under_way.append((scheduled, names, sampled))
+        if len(self._under_way) > self._overlap:
+            self._update(*self._under_way.pop(0))
+        return scheduled
+
+    def _update(self, scheduled: Any, names: list[str], sampled: list[list[int]]) -> None:
+        from vllm.v1.outputs import ModelRunnerOutput
+
         output, self.connector_output = self.connector_output, None
         self.scheduler.update_from_output(
             scheduled,
@@ -202,7 +214,6 @@ class Engine:
                 kv_connector_output=output,
             ),
         )
-        return scheduled
 
     def run(self, most: int = 20000) -> int:
         """Steps until nobody waits or runs; how many."""

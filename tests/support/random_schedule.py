@@ -1,11 +1,13 @@
 """Random traffic through vLLM's own scheduler, step by step, and what the index makes of it.
 
 Prompts come in bursts and share prefixes; prefills are chunked; requests are preempted, aborted at any moment, sent
-again; the cache is reset. Every admission's hit is compared with what the exact LRU of the same capacity has.
+again; some skip the cache; a store loads some, at once or later; the cache is reset. Every admission's hit is compared
+with what the exact LRU of the same capacity has, and the blocks in use after every step with the pool's.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -38,7 +40,9 @@ class Comparison:
 class Watched:
     """A monitor that follows a scheduler, and compares admission by admission."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, answers: int) -> None:
+        self._answers = answers
+        self._free_queue = manager.block_pool.free_block_queue
         self.facts = cache_facts(manager)
         self.recorder = Recorder(manager)
         self.monitor = Monitor(
@@ -57,6 +61,10 @@ class Watched:
         while self.recorder.queue:
             tell(self.monitor, self.recorder.take(), self.facts)
         assert self.recorder.error is None
+        known = self._admissions.tree.in_use_blocks + self._admissions._unhashed_in_use
+        growing = self.facts.capacity_blocks - self._free_queue.num_free_blocks - known
+        # Answers under way take blocks between two records; nothing else may.
+        assert 0 <= growing <= self.monitor.running * (1 + self._answers // self.facts.block_size)
 
     def _compared(self, access: Access) -> Match | None:
         match = self._admit(access)
@@ -84,13 +92,34 @@ class Schedule:
 
     blocks: int = 120
     budget: int = 512
+    """``max_num_batched_tokens``."""
     threshold: int = 0
+    """``long_prefill_token_threshold``."""
     asynchronous: bool = False
     prompts: int = 2000
     aborts: float = 0.05
+    """Per step."""
     resets: float = 0.002
+    """Per step."""
     answers: int = 1
+    """Tokens of the longest answer."""
     longest: int = 1500
+    """Tokens of the longest prompt."""
+    connector: bool = False
+    """A store of KV cache loads some prompts."""
+
+
+SCHEDULES = {
+    "budget 512": Schedule(),
+    "budget 2048": Schedule(blocks=200, budget=2048, answers=5, aborts=0.2),
+    "budget 8192": Schedule(budget=8192, answers=20),
+    "threshold 64, little memory": Schedule(threshold=64, blocks=70),
+    "threshold 128, long answers": Schedule(threshold=128, answers=60),
+    "asynchronous": Schedule(threshold=128, answers=100, asynchronous=True),
+    "loads from a store": Schedule(budget=2048, blocks=200, answers=5, aborts=0.2, connector=True),
+    "loads, asynchronous": Schedule(budget=2048, answers=50, asynchronous=True, connector=True),
+    "prompts of 50,000 tokens": Schedule(budget=2048, threshold=1000, blocks=4000, longest=50_000, prompts=400),
+}
 
 
 def run(model: str, seed: int, schedule: Schedule) -> Comparison:
@@ -103,10 +132,17 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
         "long_prefill_token_threshold": schedule.threshold,
         "async_scheduling": schedule.asynchronous,
     }
+    if schedule.connector:
+        from vllm.config import KVTransferConfig
+
+        arguments["kv_transfer_config"] = KVTransferConfig(
+            kv_connector="SlowStore", kv_connector_module_path="tests.support.slow_store", kv_role="kv_both"
+        )
+    os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
     arguments["max_model_len"] = max(schedule.longest + schedule.answers + 1, 4096)
-    engine = drive.Engine(model, schedule.blocks, arguments=arguments)
+    engine = drive.Engine(model, schedule.blocks, arguments=arguments, overlap=schedule.asynchronous)
     scheduler = engine.scheduler
-    watched = Watched(scheduler.kv_cache_manager)
+    watched = Watched(scheduler.kv_cache_manager, schedule.answers)
     rng = random.Random(seed)
     preambles = [[rng.randrange(256) for _ in range(size)] for size in (0, 40, 200)]
     histories: list[list[int]] = [[*rng.choice(preambles), rng.randrange(256)] for _ in range(12)]
@@ -117,7 +153,7 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
             number = rng.randrange(len(histories))
             history = histories[number]
             if rng.random() < 0.7:
-                history += [rng.randrange(256) for _ in range(rng.randrange(1, 250))]
+                history += [rng.randrange(256) for _ in range(rng.randrange(1, schedule.longest // 6))]
             if len(history) > schedule.longest or rng.random() < 0.05:
                 history = histories[number] = [*rng.choice(preambles), rng.randrange(256)]
             for _ in range(rng.choice((1, 1, 1, 2, 5))):
@@ -132,14 +168,27 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
             found.events["aborted"] += 1
             scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
         if rng.random() < schedule.resets:
-            found.events["reset"] += bool(scheduler.reset_prefix_cache(reset_running_requests=rng.random() < 0.5))
-        if scheduler.waiting or scheduler.running:
+            running = not schedule.connector and rng.random() < 0.5  # vLLM does not wait for loads under way
+            found.events["reset"] += bool(scheduler.reset_prefix_cache(reset_running_requests=running))
+        if alive:
+            if schedule.connector:
+                from vllm.v1.outputs import KVConnectorOutput
+
+                engine.connector_output = KVConnectorOutput(finished_recving=scheduler.connector.arrived())
             engine.step()
         watched.follow()
         for name in [name for name, request in alive.items() if request.is_finished()]:
-            found.events["preempted"] += alive[name].num_preemptions
-            del alive[name]
+            request = alive.pop(name)
+            found.events["preempted"] += request.num_preemptions
+            history = rng.choice(histories)
+            if request.prompt_token_ids == history and rng.random() < 0.5:
+                history += request.output_token_ids
     watched.monitor.refresh(1e9)
     counters = watched.monitor.counters
     found.outcomes = dict(zip(map("/".join, OUTCOMES), counters.outcomes, strict=True))
+    assert sum(found.outcomes.values()) == counters.prompt_blocks
+    assert watched.monitor.running == 0
+    service = getattr(scheduler.kv_cache_manager, "_hitratio_service", None)
+    if service is not None:
+        service.stop()
     return found

@@ -101,9 +101,9 @@ def _left_behind(record: Release, block_size: int) -> tuple[int, int]:
     """
     request, computed = record.request, record.computed_tokens
     tokens: int = request.num_tokens
-    if tokens <= request.num_prompt_tokens or not computed:
-        return 0, 0
     used = -(-computed // block_size)
+    if tokens <= request.num_prompt_tokens:
+        return 0, used
     # The last sampled token has no KV.
     blocks, hashed = min(computed, tokens - 1) // block_size, len(request.block_hashes)
     return blocks if blocks < hashed else hashed, used
