@@ -160,9 +160,7 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
                 name = f"r{found.prompts}"
                 found.prompts += 1
                 skips = {"prompt_logprobs": 1} if rng.random() < 0.02 else None
-                alive[name] = engine.add(
-                    name, history, max_tokens=rng.randint(1, schedule.answers), sampling=skips
-                )
+                alive[name] = engine.add(name, history, max_tokens=rng.randint(1, schedule.answers), sampling=skips)
         if alive and rng.random() < schedule.aborts:
             name = rng.choice(list(alive))
             found.events["aborted"] += 1

@@ -21,7 +21,9 @@ class SlowStore(KVConnectorBase_V1):  # type: ignore[misc]  # vLLM has no types 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """Tokens beyond the local hit, whole blocks, and whether they come later."""
         blocks = request.num_tokens // 32
-        held, later = self._offers.setdefault(request.request_id, (self._random.randint(0, 2 * blocks), self._random.random() < 0.5))
+        held, later = self._offers.setdefault(
+            request.request_id, (self._random.randint(0, 2 * blocks), self._random.random() < 0.5)
+        )
         tokens = min(held, blocks) * 32 - num_computed_tokens
         if not later and tokens + num_computed_tokens == request.num_tokens:
             tokens -= 32

@@ -42,7 +42,18 @@ class Node:
         conversation: The conversation whose last prompt ends inside this run.
     """
 
-    __slots__ = ("blocks", "children", "conversation", "copies", "parent", "place", "released", "start", "under", "users")
+    __slots__ = (
+        "blocks",
+        "children",
+        "conversation",
+        "copies",
+        "parent",
+        "place",
+        "released",
+        "start",
+        "under",
+        "users",
+    )
 
     def __init__(self, parent: Node | None, blocks: list[Hashable], start: int, released: float) -> None:
         self.parent = parent
