@@ -213,6 +213,10 @@ class VllmCounters:
     hits: float | None = None
     """Of them, found."""
     preemptions: float | None = None
+    capacity_tokens: int | None = None
+    """Tokens that the cache holds, as vLLM states it: where layers are in groups, not blocks times block size."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """As ``Snapshot.labels``."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +260,9 @@ class Snapshot:
     """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)
     """Active degradations and the words that explain them."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of its series beyond model_name and engine, where it was read from a page that has some: such as Ray's
+    ReplicaId. They are a part of the engine's identity."""
 
 
 def _expect(name: str, values: list[int], *lengths: int) -> None:

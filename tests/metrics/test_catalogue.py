@@ -163,8 +163,8 @@ def parts(snapshot: Snapshot) -> dict[type, Any]:
 @pytest.mark.parametrize("part", [Snapshot, Counters, Estimate])
 def test_every_field_is_read_back_or_listed(part: type, full: Snapshot, text: str) -> None:
     mine, theirs = parts(full)[part], parts(read_back(text))[part]
-    # Parts by themselves; when and in which words are the reader's.
-    apart = {"counters", "estimate", "time", "degraded"}
+    # Parts by themselves; when, in which words and behind which labels are the reader's.
+    apart = {"counters", "estimate", "time", "degraded", "labels"}
     lost = {item.name for item in fields(part) if getattr(mine, item.name) != getattr(theirs, item.name)}
     assert lost - apart <= NOT_ON_A_PAGE[part]
     same = {item.name for item in fields(part)} - lost - NOT_ON_A_PAGE[part]
