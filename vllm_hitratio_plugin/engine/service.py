@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import threading
 import time
 from dataclasses import replace
+from multiprocessing.util import Finalize
 from typing import Any
 
 from vllm_hitratio_plugin import __version__
@@ -25,6 +28,9 @@ logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: a record keeps its request alive, but waking up has its price, too.
 _DRAIN_S = 2.0
+
+#: Ports that are tried, from the engine's own on.
+_PORTS = 64
 
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10
@@ -60,6 +66,8 @@ class Service:
         self._degraded = degraded or {}
         self._failures = 0
         self._folder = os.environ.get(SNAPSHOT_DIR)
+        # Why there is no exporter, in words; None where there is one, or none is wanted.
+        self._no_exporter: str | None = None
         # The engine's clock is monotonic; Prometheus wants Unix time.
         self._epoch = time.time() - time.monotonic()
         self._lock = threading.Lock()
@@ -104,14 +112,19 @@ class Service:
     def start(self) -> None:
         """Start the thread: it alone waits for names to be resolved, for files, and for anything else."""
         self._thread.start()
+        # Runs in children of multiprocessing, too, which leave without exit handlers.
+        self._at_exit = Finalize(None, self.stop, exitpriority=0)
 
     def stop(self) -> None:
-        """Let go of the manager and end the thread (tests; an engine simply exits)."""
-        self._stop.set()
-        if self._recorder is not None:
-            self._recorder.close()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5)
+        """Let go of the manager, end the thread, and take the snapshot away: the engine ends. Never raises."""
+        with contextlib.suppress(Exception):
+            self._stop.set()
+            if self._recorder is not None:
+                self._recorder.close()
+            if self._thread.is_alive():
+                self._thread.join(timeout=2)
+            if self._folder:
+                snapshot_folder.remove(self._folder, self._snapshot.engine)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -163,10 +176,12 @@ class Service:
                 )
             else:
                 fresh = self._measured(self._monitor)
+            self._judge_exporter()
             self._snapshot = replace(fresh, wall_time=time.time(), degraded=dict(self._degraded))
             if self._folder:
                 try:
                     snapshot_folder.write(self._folder, self._snapshot)
+                    self._degraded.pop("snapshot", None)
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
@@ -203,7 +218,6 @@ class Service:
         while not self._stop.is_set():
             try:
                 if time.monotonic() >= due:
-                    # Tried again and again: the port may be held by an engine that is just about to end.
                     exporter = exporter or self._export()
                     self.refresh()
                     due = time.monotonic() + self._settings.interval
@@ -219,16 +233,33 @@ class Service:
     def _export(self) -> Exporter | None:
         if not self._settings.port:
             return None
-        port = self._settings.port + self._local_rank
-        try:
-            exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
-        except Exception as error:
-            self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
+        # Other servers of this node, and their ranks, have ports from the same one on.
+        first = self._settings.port + self._local_rank
+        exporter = error = None
+        for port in range(first, first + _PORTS):
+            try:
+                exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
+                break
+            except Exception as failed:
+                error = error or failed
+                if getattr(failed, "errno", None) != errno.EADDRINUSE:
+                    break
+        if exporter is None:
+            self._no_exporter = f"no exporter on {self._settings.host}:{first}: {error}"
             return None
-        self._degraded.pop("exporter", None)
+        self._no_exporter = None
         self._snapshot = replace(self._snapshot, exporter=exporter.url)
-        logger.info("hitratio: metrics at %s/metrics", exporter.url)
+        in_use = f" (port {first} is in use)" if port != first else ""
+        logger.info("hitratio: metrics at %s/metrics%s", exporter.url, in_use)
         return exporter
+
+    def _judge_exporter(self) -> None:
+        """Degraded without an exporter only where no API server shows the figures either."""
+        shown = self._folder and "snapshot" not in self._degraded and snapshot_folder.is_read(self._folder)
+        if self._no_exporter is not None and not shown:
+            self._degrade("exporter", self._no_exporter)
+        else:
+            self._degraded.pop("exporter", None)
 
     def _new_monitor(self) -> Monitor:
         return Monitor(
