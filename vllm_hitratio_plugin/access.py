@@ -43,6 +43,9 @@ class Access(NamedTuple):
     resumed: bool = False
     """A preempted request that comes back (then ``counted`` is False, too)."""
 
+    skipped: bool = False
+    """A request that skips the lookup by design (then ``counted`` is False, too)."""
+
     namespace: Hashable = None
     """Adapter and cache salt, as far as they keep equal content apart; None: neither."""
 

@@ -136,6 +136,7 @@ class Monitor:
             window.open.sums.written_blocks += full - match.known
             counters.uncounted += 1
             counters.resumed += access.resumed
+            counters.skipped += access.skipped
             return
         conversation = match.conversation
         assert conversation is not None

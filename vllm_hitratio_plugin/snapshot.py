@@ -146,6 +146,8 @@ class Counters:
     unmatched_turns: int = 0
     """Of them, those whose previous turn was not seen here."""
     uncounted: int = 0
+    skipped: int = 0
+    """Requests that skip the cache's lookup by design (prompt_logprobs, pooling by token)."""
     resumed: int = 0
     """Preempted requests that came back."""
     resets: int = 0

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.support import drive as drive_vllm
 from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
 from vllm_hitratio_plugin.engine import registry as registries
@@ -28,6 +29,7 @@ from vllm_hitratio_plugin.engine import watch as watching
 from vllm_hitratio_plugin.engine.probe import cache_facts
 from vllm_hitratio_plugin.engine.registry import register_snapshots
 from vllm_hitratio_plugin.engine.service import Service
+from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 from vllm_hitratio_plugin.snapshot import OUTCOMES
@@ -179,8 +181,27 @@ def test_a_request_that_may_not_read_the_cache_is_no_prompt(manager: Any, made: 
     service.refresh()
     counters = service.snapshot.counters
     assert counters is not None
-    assert (counters.requests, counters.uncounted) == (1, 1)
+    assert (counters.requests, counters.uncounted, counters.skipped) == (1, 1, 1)
     assert manager.make_prefix_cache_stats().requests == 1
+
+
+def test_case_25_requests_for_prompt_logprobs(made: list[Service]) -> None:
+    """400 of vLLM's own requests; the last one comes back after a preemption, and is not counted twice."""
+    managed = drive_vllm.manager(1000)
+    service = service_of(managed, made)
+    hasher = drive_vllm.Hasher(drive_vllm.BLOCK)
+    for number in range(400):
+        asked = drive_vllm.request(str(number), [7] * 320, hasher, sampling={"prompt_logprobs": 1})
+        assert drive_vllm.admit(managed, asked) == 0
+        managed.free(asked)
+    service.refresh()
+    assert [finding.rule for finding in diagnose(service.snapshot)] == ["requests-skip-cache"]
+    asked.num_computed_tokens, asked.num_preemptions = 0, 1
+    drive_vllm.admit(managed, asked)
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert (counters.requests, counters.skipped, counters.resumed) == (0, 400, 1)
 
 
 @pytest.mark.parametrize("key", ["session_id", "conversation_id"])

@@ -28,6 +28,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_follow_up_turns_unmatched_total": set(),
     "hitratio_short_prompts_total": set(),
     "hitratio_resumed_requests_total": set(),
+    "hitratio_skipped_requests_total": set(),
     "hitratio_cache_resets_total": set(),
     "hitratio_interarrival_seconds_bucket": {"le"},
     "hitratio_interarrival_seconds_count": set(),

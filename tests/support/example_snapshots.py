@@ -62,6 +62,7 @@ def full_snapshot() -> Snapshot:
         fork_depths={2: 30, 16: 4},
         follow_up_turns=7,
         unmatched_turns=3,
+        skipped=6,
         resumed=2,
         resets=1,
         unreused_history_blocks=9,

@@ -37,6 +37,7 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
     extra = getattr(request.sampling_params, "extra_args", None)
     named = extra or getattr(request, "session_id", None) is not None
     adapter, salt = request.lora_request, request.cache_salt
+    new = first and not record.preemptions
     in_use = capacity_blocks - record.free_blocks
     return Access(
         time=record.time,
@@ -47,8 +48,9 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
         external_tokens=record.external_tokens,
         in_use_blocks=in_use if in_use > 0 else 0,
         conversation=conversation_of(request) if named else None,
-        counted=first and not record.preemptions and not request.skip_reading_prefix_cache,
+        counted=new and not request.skip_reading_prefix_cache,
         resumed=record.preemptions > 0,
+        skipped=new and request.skip_reading_prefix_cache,
         namespace=None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
         content=partial(_content_of, request, block_size),
         declared_turn=turn_of(request) if extra else None,
