@@ -39,6 +39,7 @@ class Monitor:
         target: The hit ratio that a capacity is recommended for, 0 to 1.
         index_blocks: Blocks remembered beyond those in use; default ``INDEX_FACTOR`` times N.
         dropped_blocks: Blocks that every hit gives up (1 with EAGLE or MTP speculative decoding).
+        match_unit: Tokens per unit in which prompts hit, where that is less than a block: ratios are then of tokens.
         grid: Capacities of the curve, blocks; default :func:`capacity_grid`.
         least_requests, least_reuses: What a window needs before its ratios are given.
         origin: Seconds, a boundary of the time slots.
@@ -55,6 +56,7 @@ class Monitor:
         target: float | None = None,
         index_blocks: int | None = None,
         dropped_blocks: int = 0,
+        match_unit: int | None = None,
         grid: Sequence[int] | None = None,
         least_requests: int = 200,
         least_reuses: int = 50,
@@ -79,6 +81,7 @@ class Monitor:
         self._parts = SlotParts(capacity_blocks)
         self._unhashed = unhashed
         self._dropped_blocks = dropped_blocks
+        self._match_unit = match_unit
         self._least_reuses = least_reuses
         # What the last refresh found that the window should span, s.
         self._least_seconds = 0.0
@@ -210,7 +213,7 @@ class Monitor:
         """Count what the admissions appended, many at a time, into the open part."""
         if not self._batch:
             return
-        counted = self._batch.count(self._window.capacities, self.block_size, self._dropped_blocks)
+        counted = self._batch.count(self._window.capacities, self.block_size, self._dropped_blocks, self._match_unit)
         self._batch = Batch()
         self._window.open.add(counted, self.block_size, self._unhashed)
         self._returning += float(counted.requests.returning.sum())

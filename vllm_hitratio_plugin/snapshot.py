@@ -129,7 +129,7 @@ class Counters:
     """Sums since the start, aligned with each other: all advance together when the monitor is refreshed."""
 
     requests: int = 0
-    prompt_blocks: int = 0
+    prompt_blocks: int | float = 0
     hit_blocks: float = 0.0
     prompt_tokens: int = 0
     hit_tokens: int = 0
@@ -250,6 +250,9 @@ class Snapshot:
     """Unix seconds of the last cache reset."""
     max_model_len: int | None = None
     """Tokens of the longest request allowed, its answer included."""
+    match_unit: int | None = None
+    """Tokens per unit in which prompts hit, where less than a block (``--prefix-match-unit``); None: they hit in
+    blocks. With it, ratios are of tokens: hit and prompt blocks are tokens over ``block_size``, not rounded."""
     earlier: Counters | None = None
     """The counters about one window ago, or as old as there are: what rates are taken from."""
     earlier_seconds: float | None = None

@@ -68,6 +68,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_capacity_bytes": set(),
     "hitratio_block_size_tokens": set(),
     "hitratio_max_model_length_tokens": set(),
+    "hitratio_match_unit_tokens": set(),
     "hitratio_target_ratio": set(),
     "hitratio_target_reachable": set(),
     "hitratio_recommended_capacity_blocks": set(),

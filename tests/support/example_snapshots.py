@@ -51,7 +51,7 @@ def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0",
 
 def full_snapshot() -> Snapshot:
     """A snapshot in which every field that a page can show has a value of its own."""
-    made = snapshot(max_model_len=4096, exporter="http://127.0.0.1:9577", degraded={"hook": "some words"})
+    made = snapshot(max_model_len=4096, match_unit=8, exporter="http://127.0.0.1:9577", degraded={"hook": "some words"})
     assert made.counters is not None
     assert made.estimate is not None
     counters = replace(

@@ -21,7 +21,7 @@ from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.metrics.reader import Page
 from vllm_hitratio_plugin.metrics.series import Identity
 from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot, VllmCounters
-from vllm_hitratio_plugin.wording import capacity, duration, percent
+from vllm_hitratio_plugin.wording import capacity, count, duration, percent
 
 _COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
 _WIDEST = 110
@@ -273,4 +273,8 @@ def headline(snapshot: Snapshot) -> str:
                 words.append(f"{name} {percent(value)}")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
+    if snapshot.match_unit is not None:
+        words.append(f"hits in units of {count(snapshot.match_unit, 'token')}")
+    if snapshot.vllm is not None and snapshot.vllm.capacity_tokens is not None and not snapshot.modelled:
+        words.append(f"{snapshot.vllm.capacity_tokens:,} tokens in all")
     return "; ".join(words)

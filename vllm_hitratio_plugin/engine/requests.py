@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,8 +24,14 @@ _ADMITTED = "_hitratio_admitted"
 _SECRET = secrets.token_bytes(32)
 
 
-def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Access:
-    """The access of an admission; ``capacity_blocks`` turns free blocks into blocks in use.
+def block_ids(request: Any, hashes: int) -> Sequence[Hashable]:
+    """Chained ids of the request's full blocks, where each has so many hashes: the last of them covers it all."""
+    ids: Sequence[Hashable] = request.block_hashes
+    return ids if hashes == 1 else ids[hashes - 1 :: hashes]
+
+
+def access_of(record: Admission, capacity_blocks: int, block_size: int, hashes: int = 1) -> Access:
+    """The access of an admission; ``capacity_blocks`` turns free blocks into blocks in use, of ``hashes`` hashes each.
 
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
     """
@@ -43,7 +49,7 @@ def access_of(record: Admission, capacity_blocks: int, block_size: int) -> Acces
         time=record.time,
         key=request.request_id,
         tokens=record.prompt_tokens,
-        blocks=request.block_hashes,
+        blocks=block_ids(request, hashes),
         hit_tokens=record.hit_tokens,
         external_tokens=record.external_tokens,
         in_use_blocks=in_use if in_use > 0 else 0,
@@ -76,7 +82,7 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
     return ids
 
 
-def cached_blocks(record: Release, block_size: int) -> int | None:
+def cached_blocks(record: Release, block_size: int, hashes: int = 1) -> int | None:
     """Full blocks whose content a released request leaves in the cache; None where it does not say.
 
     The last sampled token has no KV; a request that was aborted in the middle of its prefill leaves a part of its
@@ -88,7 +94,7 @@ def cached_blocks(record: Release, block_size: int) -> int | None:
     tokens: int = request.num_tokens
     if computed >= tokens > request.num_prompt_tokens:
         computed = tokens - 1
-    blocks, hashed = computed // block_size, len(request.block_hashes)
+    blocks, hashed = computed // block_size, len(request.block_hashes) // hashes
     return blocks if blocks < hashed else hashed
 
 

@@ -16,7 +16,7 @@ from vllm_hitratio_plugin import __version__
 from vllm_hitratio_plugin.engine.counter_history import CounterHistory
 from vllm_hitratio_plugin.engine.probe import CacheFacts
 from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
-from vllm_hitratio_plugin.engine.requests import access_of, cached_blocks
+from vllm_hitratio_plugin.engine.requests import access_of, block_ids, cached_blocks
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.failures import where
 from vllm_hitratio_plugin.metrics import snapshot_folder
@@ -88,6 +88,7 @@ class Service:
             block_bytes=facts.block_bytes,
             modelled=facts.not_modelled is None,
             max_model_len=facts.max_model_len,
+            match_unit=facts.match_unit,
             degraded=dict(self._degraded),
         )
         if not facts.caching:
@@ -99,11 +100,12 @@ class Service:
             if facts.not_modelled is not None:
                 self._degrade("not_modelled", f"{facts.not_modelled}; observed figures only, no prediction")
             self._recorder = Recorder(manager)
-            if facts.max_model_len is not None and facts.block_size >= facts.max_model_len:
+            unit = facts.match_unit or facts.block_size
+            if facts.max_model_len is not None and unit >= facts.max_model_len:
                 logger.warning(
                     "hitratio: a block of %d tokens is no shorter than the longest request allowed (%d tokens): "
                     "nothing can ever hit",
-                    facts.block_size,
+                    unit,
                     facts.max_model_len,
                 )
             if settings.target is not None and facts.not_modelled is None:
@@ -145,15 +147,16 @@ class Service:
             self._monitor = self._new_monitor()
         queue = recorder.queue
         monitor, capacity, block_size = self._monitor, self._facts.capacity_blocks, self._facts.block_size
+        hashes = block_size // self._facts.hash_size
         try:
             while queue:
                 record = recorder.take()
                 if isinstance(record, Admission):
-                    monitor.admit(access_of(record, capacity, block_size))
+                    monitor.admit(access_of(record, capacity, block_size, hashes))
                 elif isinstance(record, Release):
                     request = record.request
-                    cached = cached_blocks(record, block_size)
-                    monitor.release(record.time, request.request_id, request.block_hashes, cached)
+                    cached = cached_blocks(record, block_size, hashes)
+                    monitor.release(record.time, request.request_id, block_ids(request, hashes), cached)
                 else:
                     monitor.reset(record.time)
         except Exception as error:
@@ -270,6 +273,7 @@ class Service:
             target=self._settings.target,
             index_blocks=self._settings.index_blocks,
             dropped_blocks=self._facts.dropped_blocks,
+            match_unit=self._facts.match_unit,
         )
 
     def _degrade(self, reason: str, words: str) -> None:

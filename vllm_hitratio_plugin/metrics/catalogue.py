@@ -236,6 +236,11 @@ METRICS: tuple[Metric, ...] = (
     gauge("hitratio_capacity_bytes", "Size of the prefix cache in bytes, on one worker.", InBytes("capacity_blocks")),
     gauge("hitratio_block_size_tokens", "Tokens per block.", "block_size"),
     gauge(
+        "hitratio_match_unit_tokens",
+        "Tokens per unit in which prompts hit, where that is less than a block. Ratios are then of tokens.",
+        "match_unit",
+    ),
+    gauge(
         "hitratio_max_model_length_tokens",
         "Tokens of the longest request allowed, its answer included (max_model_len).",
         "max_model_len",
