@@ -114,19 +114,25 @@ class Service:
     def start(self) -> None:
         """Start the thread: it alone waits for names to be resolved, for files, and for anything else."""
         self._thread.start()
-        # Runs in children of multiprocessing, too, which leave without exit handlers.
+        # Runs in children of multiprocessing, too, which leave without exit handlers. It may be killed before.
         self._at_exit = Finalize(None, self.stop, exitpriority=0)
 
     def stop(self) -> None:
         """Let go of the manager, end the thread, and take the snapshot away: the engine ends. Never raises."""
+        self._stop.set()
         with contextlib.suppress(Exception):
-            self._stop.set()
             if self._recorder is not None:
                 self._recorder.close()
-            if self._thread.is_alive():
-                self._thread.join(timeout=2)
-            if self._folder:
-                snapshot_folder.remove(self._folder, self._snapshot.engine)
+            # A refresh that is under way writes for the last time.
+            ended = self._lock.acquire(timeout=2)
+            try:
+                if self._folder:
+                    snapshot_folder.remove(self._folder, self._snapshot.engine)
+            finally:
+                if ended:
+                    self._lock.release()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -181,7 +187,7 @@ class Service:
                 fresh = self._measured(self._monitor)
             self._judge_exporter()
             self._snapshot = replace(fresh, wall_time=time.time(), degraded=dict(self._degraded))
-            if self._folder:
+            if self._folder and not self._stop.is_set():
                 try:
                     snapshot_folder.write(self._folder, self._snapshot)
                     self._degraded.pop("snapshot", None)
