@@ -479,13 +479,13 @@ def four(made: list[Service], monkeypatch: pytest.MonkeyPatch, folder: str) -> C
 
 
 def test_case_27_engines_that_ended_go(four: Callable[[], set[str]], made: list[Service]) -> None:
-    assert four() == {"0", "1", "2", "3"}
+    wait_for(lambda: four() == {"0", "1", "2", "3"})
     for service in made[2:]:
         service.stop()
     assert four() == {"0", "1"}
     again = service_of(make_manager(60), made, 2, INTERVAL="0.5")
     started(again)
-    assert four() == {"0", "1", "2"}
+    wait_for(lambda: four() == {"0", "1", "2"})
 
 
 def test_an_engine_that_is_killed_or_hangs_goes_and_comes_back(
