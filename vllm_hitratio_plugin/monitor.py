@@ -25,6 +25,9 @@ from vllm_hitratio_plugin.stats.window import Window
 #: How many times the capacity the index remembers, and the curve asks about, at the most.
 INDEX_FACTOR = 8
 
+#: Runs of reused blocks that a window needs before its ratios are given.
+LEAST_REUSES = 50
+
 
 class Monitor:
     """Streaming estimates of the prefix cache's hit ratio, predicted and observed.
@@ -59,7 +62,7 @@ class Monitor:
         match_unit: int | None = None,
         grid: Sequence[int] | None = None,
         least_requests: int = 200,
-        least_reuses: int = 50,
+        least_reuses: int = LEAST_REUSES,
         origin: float = 0.0,
     ) -> None:
         self.block_size = block_size

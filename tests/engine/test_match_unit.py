@@ -60,6 +60,9 @@ def test_ratios_are_of_tokens() -> None:
         assert counters.short_prompts == 30
         assert (seen.match_unit, seen.block_size) == (16, 128)
         assert "of 128 tokens; hits in units of 16 tokens" in headline(seen)
+        # What the model would say of such a cache is no figure.
+        assert "predicted" not in headline(seen)
+        assert "at most" not in headline(seen)
 
 
 @pytest.mark.parametrize(("match_unit", "fires"), [(None, True), (16, False), (4096, True)])

@@ -172,6 +172,17 @@ def test_a_request_is_counted_once(manager: Any, made: list[Service]) -> None:
     assert counters.external_hit_tokens == 2 * BLOCK_SIZE
 
 
+def test_a_cache_outside_the_model_is_observed_without_reuses(made: list[Service]) -> None:
+    manager = make_manager(60, groups=2)
+    service = service_of(manager, made)
+    for number in range(200):
+        serve(manager, make_request(str(number), chr(1000 + number)))
+    service.refresh()
+    estimate = service.snapshot.estimate
+    assert estimate is not None
+    assert (estimate.ready, estimate.observed, estimate.reuses) == (True, 0.0, 0)
+
+
 def test_a_request_that_may_not_read_the_cache_is_no_prompt(manager: Any, made: list[Service]) -> None:
     service = service_of(manager, made)
     serve(manager, make_request("one", "abcd"))

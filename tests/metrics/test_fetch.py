@@ -114,6 +114,18 @@ def test_without_an_exporter_the_error_says_how_to_get_one(serve: Serve) -> None
         fetch(url, whole=True)
 
 
+def test_engines_of_a_federated_page_are_not_sought_on_its_host(exporter: Exporter, serve: Serve) -> None:
+    """Both name the same address, each on a host of its own."""
+    lines = page(engine(exporter=exporter.url)).splitlines(keepends=True)
+    text = "".join(
+        line.replace("{", f'{{pod="{pod}",', 1) for pod in "ab" for line in lines if not line.startswith("#")
+    )
+    url = serve({"/metrics": text})
+    assert [found.labels for found in fetch(url).snapshots] == [{"pod": "a"}, {"pod": "b"}]
+    with pytest.raises(FetchError, match=r"shows it for another server \(pod a\)"):
+        fetch(url, whole=True)
+
+
 def test_a_loopback_exporter_of_another_host_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page(engine(exporter="http://127.0.0.1:9577"))
     monkeypatch.setattr("vllm_hitratio_plugin.metrics.fetch._get", lambda url, _: text if "metrics" in url else None)

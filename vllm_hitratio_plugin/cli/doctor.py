@@ -264,12 +264,12 @@ def headline(snapshot: Snapshot) -> str:
     words = []
     estimate = snapshot.estimate
     if estimate is not None:
-        for name, value in (
-            ("hit ratio", estimate.observed),
-            ("predicted", estimate.predicted.get(REUSE_TIME)),
-            ("at most", estimate.ceiling),
+        for name, value, shown in (
+            ("hit ratio", estimate.observed, True),
+            ("predicted", estimate.predicted.get(REUSE_TIME), snapshot.modelled),
+            ("at most", estimate.ceiling, snapshot.modelled),
         ):
-            if value is not None:
+            if value is not None and shown:
                 words.append(f"{name} {percent(value)}")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")

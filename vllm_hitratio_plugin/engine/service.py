@@ -20,7 +20,7 @@ from vllm_hitratio_plugin.engine.requests import access_of, block_ids, cached_bl
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.failures import where
 from vllm_hitratio_plugin.metrics import snapshot_folder
-from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.monitor import LEAST_REUSES, Monitor
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 from vllm_hitratio_plugin.snapshot import Snapshot
 
@@ -280,6 +280,8 @@ class Service:
             index_blocks=self._settings.index_blocks,
             dropped_blocks=self._facts.dropped_blocks,
             match_unit=self._facts.match_unit,
+            # Reuses are what a prediction rests on. The observed ratio needs requests alone.
+            least_reuses=LEAST_REUSES if self._facts.not_modelled is None else 0,
         )
 
     def _degrade(self, reason: str, words: str) -> None:

@@ -83,6 +83,12 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
     The exporter is sought on the host that was asked: a page may not send its reader to another one.
     """
     engine = f"{snapshot.model_name}, engine {snapshot.engine}"
+    if snapshot.labels:
+        labels = ", ".join(f"{name} {value}" for name, value in snapshot.labels.items())
+        raise FetchError(
+            f"{url} has only a part of the figures of {engine}, and shows it for another server ({labels}): give the "
+            "address of that server, or of the engine's exporter"
+        )
     if snapshot.exporter is None:
         raise FetchError(
             f"{url} has only a part of the figures of {engine}, and its exporter, which has them all, is off or could "
