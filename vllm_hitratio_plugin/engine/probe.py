@@ -41,7 +41,7 @@ def cache_facts(manager: Any) -> CacheFacts:
     managers = getattr(manager.coordinator, "single_type_managers", None)
     block_size = int(managers[0].block_size) if managers else int(spec.block_size)
     hash_size = int(getattr(pool, "hash_block_size", block_size))
-    if hash_size >= block_size or block_size % hash_size:
+    if len(config.kv_cache_groups) == 1 or block_size % hash_size:
         hash_size = block_size
     finer = hash_size < block_size and getattr(manager.coordinator, "enable_partial_hash_hits", False)
     return CacheFacts(
