@@ -62,15 +62,18 @@ def fetch(url: str, timeout: float = 5.0, *, whole: bool = False) -> Page:
         raise FetchError(f"{url} answers, but with neither hitratio_* nor vllm:* metrics: is it a vLLM server?")
     if whole and not _is_json(found):
         return replace(page, snapshots=[_followed(url, snapshot, deadline) for snapshot in page.snapshots])
-    return page if page.snapshots else replace(page, looked_at=_looked_at(asked, parts.hostname or ""))
+    return page if page.snapshots else replace(page, looked_at=_looked_at(asked))
 
 
-def _looked_at(asked: list[str], host: str) -> str:
-    exporter = f"http://{_in_url(host)}:{DEFAULT_PORT}"
-    return (
-        f"There are no figures of the plugin at {' or '.join(asked)}. Not looked at: {exporter}, where the exporter of "
-        "an engine on that host listens by default."
-    )
+def _looked_at(asked: list[str]) -> str:
+    """Where the plugin's figures were looked for, without what may be secret in an address."""
+    parts = [urllib.parse.urlsplit(url) for url in asked]
+    host, port = _in_url(parts[0].hostname or ""), parts[0].port
+    at = f"{host}:{port}" if port else host
+    words = f"There are no figures of the plugin at {' or '.join(f'{one.scheme}://{at}{one.path}' for one in parts)}."
+    if port != DEFAULT_PORT:
+        words += f" Not looked at: http://{host}:{DEFAULT_PORT}, where the exporter of an engine listens by default."
+    return words
 
 
 def _in_url(host: str) -> str:
