@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
@@ -205,7 +206,7 @@ def test_registering_twice_shows_it_once(tmp_path: Path, monkeypatch: pytest.Mon
     registry = CollectorRegistry()
     register_snapshots(registry)
     register_snapshots(registry)
-    assert generate_latest(registry) == b""
-    write(str(tmp_path), snapshot(300))
+    assert generate_latest(registry).decode().count('reason="snapshot"} 1.0') == 1
+    write(str(tmp_path), snapshot(300, wall_time=time.time()))
     text = generate_latest(registry).decode()
     assert text.count("\nhitratio_prompt_blocks_total{") == 1

@@ -25,6 +25,9 @@ from vllm_hitratio_plugin.stats.window import Window
 #: How many times the capacity the index remembers, and the curve asks about, at the most.
 INDEX_FACTOR = 8
 
+#: Runs of reused blocks that a window needs before its ratios are given.
+LEAST_REUSES = 50
+
 
 class Monitor:
     """Streaming estimates of the prefix cache's hit ratio, predicted and observed.
@@ -39,6 +42,7 @@ class Monitor:
         target: The hit ratio that a capacity is recommended for, 0 to 1.
         index_blocks: Blocks remembered beyond those in use; default ``INDEX_FACTOR`` times N.
         dropped_blocks: Blocks that every hit gives up (1 with EAGLE or MTP speculative decoding).
+        match_unit: Tokens per unit in which prompts hit, where that is less than a block: ratios are then of tokens.
         grid: Capacities of the curve, blocks; default :func:`capacity_grid`.
         least_requests, least_reuses: What a window needs before its ratios are given.
         origin: Seconds, a boundary of the time slots.
@@ -55,9 +59,10 @@ class Monitor:
         target: float | None = None,
         index_blocks: int | None = None,
         dropped_blocks: int = 0,
+        match_unit: int | None = None,
         grid: Sequence[int] | None = None,
         least_requests: int = 200,
-        least_reuses: int = 50,
+        least_reuses: int = LEAST_REUSES,
         origin: float = 0.0,
     ) -> None:
         self.block_size = block_size
@@ -80,6 +85,7 @@ class Monitor:
         self._parts = SlotParts(capacity_blocks)
         self._unhashed = unhashed
         self._dropped_blocks = dropped_blocks
+        self._match_unit = match_unit
         self._least_reuses = least_reuses
         # What the last refresh found that the window should span, s.
         self._least_seconds = 0.0
@@ -137,6 +143,7 @@ class Monitor:
             window.open.sums.written_blocks += full - match.known
             counters.uncounted += 1
             counters.resumed += access.resumed
+            counters.skipped += access.skipped and not access.resumed
             return
         conversation = match.conversation
         assert conversation is not None
@@ -220,7 +227,7 @@ class Monitor:
         """Count what the admissions appended, many at a time, into the open part."""
         if not self._batch:
             return
-        counted = self._batch.count(self._window.capacities, self.block_size, self._dropped_blocks)
+        counted = self._batch.count(self._window.capacities, self.block_size, self._dropped_blocks, self._match_unit)
         self._batch = Batch()
         self._window.open.add(counted, self.block_size, self._unhashed)
         self._returning += float(counted.requests.returning.sum())

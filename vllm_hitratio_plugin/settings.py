@@ -12,6 +12,9 @@ from vllm_hitratio_plugin.numbers import number
 ENABLED = "HITRATIO_ENABLED"
 SNAPSHOT_DIR = "HITRATIO_SNAPSHOT_DIR"
 
+#: Where the first exporter of a node listens, unless it is told otherwise.
+DEFAULT_PORT = 9577
+
 
 class SettingsError(ValueError):
     """An invalid setting; the message names the value and what is valid."""
@@ -82,7 +85,11 @@ class Option:
 OPTIONS = (
     Option("target", ratio, None, "RATIO", "hit ratio for which a KV capacity is recommended, above 0 and below 1"),
     Option(
-        "port", port, 9577, "PORT", "the engine's exporter listens on PORT + local data-parallel rank; 0 turns it off"
+        "port",
+        port,
+        DEFAULT_PORT,
+        "PORT",
+        "the engine's exporter listens on PORT + local data-parallel rank, or the next free port; 0 turns it off",
     ),
     Option("host", host, "127.0.0.1", "ADDRESS", "address that the engine's exporter binds to"),
     Option("window", window, 600.0, "SECONDS", "minimum length of the sliding window"),

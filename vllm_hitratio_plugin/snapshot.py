@@ -130,7 +130,7 @@ class Counters:
     """Sums since the start, aligned with each other: all advance together when the monitor is refreshed."""
 
     requests: int = 0
-    prompt_blocks: int = 0
+    prompt_blocks: int | float = 0
     hit_blocks: float = 0.0
     prompt_tokens: int = 0
     hit_tokens: int = 0
@@ -147,6 +147,8 @@ class Counters:
     unmatched_turns: int = 0
     """Of them, those whose previous turn was not seen here."""
     uncounted: int = 0
+    skipped: int = 0
+    """Requests that skip the cache's lookup by design (prompt_logprobs, pooling by token)."""
     resumed: int = 0
     """Preempted requests that came back."""
     resets: int = 0
@@ -214,6 +216,10 @@ class VllmCounters:
     hits: float | None = None
     """Of them, found."""
     preemptions: float | None = None
+    capacity_tokens: int | None = None
+    """Tokens that the cache holds, as vLLM states it: where layers are in groups, not blocks times block size."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """As ``Snapshot.labels``."""
 
 
 @dataclass(frozen=True)
@@ -245,6 +251,9 @@ class Snapshot:
     """Unix seconds of the last cache reset."""
     max_model_len: int | None = None
     """Tokens of the longest request allowed, its answer included."""
+    match_unit: int | None = None
+    """Tokens per unit in which prompts hit, where less than a block (``--prefix-match-unit``); None: they hit in
+    blocks. With it, ratios are of tokens: hit and prompt blocks are tokens over ``block_size``, not rounded."""
     earlier: Counters | None = None
     """The counters about one window ago, or as old as there are: what rates are taken from."""
     earlier_seconds: float | None = None
@@ -257,6 +266,9 @@ class Snapshot:
     """vLLM's own figures, where both came from one page."""
     degraded: dict[str, str] = field(default_factory=dict)
     """Active degradations and the words that explain them."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of its series beyond model_name and engine, where it was read from a page that has some: such as Ray's
+    ReplicaId. They are a part of the engine's identity."""
 
 
 def _expect(name: str, values: list[int], *lengths: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import multiprocessing
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -15,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.support import drive as drive_vllm
 from tests.support.real_manager import BLOCK_SIZE, admit, make_manager, make_request, serve
 from vllm_hitratio_plugin.engine import recorder as recorders
+from vllm_hitratio_plugin.engine import registry as registries
 from vllm_hitratio_plugin.engine import service as services
 from vllm_hitratio_plugin.engine import watch as watching
 from vllm_hitratio_plugin.engine.probe import cache_facts
+from vllm_hitratio_plugin.engine.registry import register_snapshots
 from vllm_hitratio_plugin.engine.service import Service
+from vllm_hitratio_plugin.findings.rules import diagnose
 from vllm_hitratio_plugin.metrics.snapshot_folder import read_all
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 from vllm_hitratio_plugin.snapshot import OUTCOMES
@@ -52,11 +60,11 @@ def made(folder: str) -> Iterator[list[Service]]:
         service.stop()
 
 
-def service_of(manager: Any, made: list[Service], **env: str) -> Service:
+def service_of(manager: Any, made: list[Service], rank: int = 0, **env: str) -> Service:
     settings, _ = Settings.from_env(
         {"HITRATIO_PORT": "0", **{f"HITRATIO_{name}": value for name, value in env.items()}}
     )
-    service = Service(manager, cache_facts(manager), settings, model_name="tiny", engine="0")
+    service = Service(manager, cache_facts(manager), settings, model_name="tiny", engine=str(rank), local_rank=rank)
     made.append(service)
     return service
 
@@ -164,6 +172,17 @@ def test_a_request_is_counted_once(manager: Any, made: list[Service]) -> None:
     assert counters.external_hit_tokens == 2 * BLOCK_SIZE
 
 
+def test_a_cache_outside_the_model_is_observed_without_reuses(made: list[Service]) -> None:
+    manager = make_manager(60, groups=2)
+    service = service_of(manager, made)
+    for number in range(200):
+        serve(manager, make_request(str(number), chr(1000 + number)))
+    service.refresh()
+    estimate = service.snapshot.estimate
+    assert estimate is not None
+    assert (estimate.ready, estimate.observed, estimate.reuses) == (True, 0.0, 0)
+
+
 def test_a_request_that_may_not_read_the_cache_is_no_prompt(manager: Any, made: list[Service]) -> None:
     service = service_of(manager, made)
     serve(manager, make_request("one", "abcd"))
@@ -173,8 +192,27 @@ def test_a_request_that_may_not_read_the_cache_is_no_prompt(manager: Any, made: 
     service.refresh()
     counters = service.snapshot.counters
     assert counters is not None
-    assert (counters.requests, counters.uncounted) == (1, 1)
+    assert (counters.requests, counters.uncounted, counters.skipped) == (1, 1, 1)
     assert manager.make_prefix_cache_stats().requests == 1
+
+
+def test_case_25_requests_for_prompt_logprobs(made: list[Service]) -> None:
+    """400 of vLLM's own requests; the last one comes back after a preemption, and is not counted twice."""
+    managed = drive_vllm.manager(1000)
+    service = service_of(managed, made)
+    hasher = drive_vllm.Hasher(drive_vllm.BLOCK)
+    for number in range(400):
+        asked = drive_vllm.request(str(number), [7] * 320, hasher, sampling={"prompt_logprobs": 1})
+        assert drive_vllm.admit(managed, asked) == 0
+        managed.free(asked)
+    service.refresh()
+    assert [finding.rule for finding in diagnose(service.snapshot)] == ["requests-skip-cache"]
+    asked.num_computed_tokens, asked.num_preemptions = 0, 1
+    drive_vllm.admit(managed, asked)
+    service.refresh()
+    counters = service.snapshot.counters
+    assert counters is not None
+    assert (counters.requests, counters.skipped, counters.resumed) == (0, 400, 1)
 
 
 @pytest.mark.parametrize("key", ["session_id", "conversation_id"])
@@ -379,31 +417,129 @@ def test_the_exporter_fails(
     assert service.snapshot.counters is not None
 
 
-def test_a_taken_port_is_a_warning(manager: Any, made: list[Service], caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        service = service_of(manager, made, PORT=str(port))
-        with caplog.at_level(logging.INFO, LOGGER):
+def test_case_28_the_second_engine_of_a_node_takes_the_next_free_port(
+    manager: Any, made: list[Service], folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two servers of two ranks each, all with the same settings: their ports overlap."""
+    with caplog.at_level(logging.INFO, LOGGER):
+        port = free_ports(4)
+        for rank in (0, 1, 0, 1):
+            service = service_of(make_manager(60), made, rank, PORT=str(port))
             started(service)
-    assert list(service.snapshot.degraded) == ["exporter"]
-    assert [(record.levelname, str(port) in record.getMessage()) for record in caplog.records] == [("WARNING", True)]
+    assert [service.snapshot.exporter for service in made] == [f"http://127.0.0.1:{port + more}" for more in range(4)]
+    assert all(service.snapshot.degraded == {} for service in made)
+    for service in made:
+        with urllib.request.urlopen(f"{service.snapshot.exporter}/metrics", timeout=10) as answer:
+            assert f'url="{service.snapshot.exporter}"' in answer.read().decode()
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines[1] == ("INFO", f"hitratio: metrics at http://127.0.0.1:{port + 1}/metrics")
+    assert lines[2] == ("INFO", f"hitratio: metrics at http://127.0.0.1:{port + 2}/metrics (port {port} is in use)")
 
 
-def test_a_port_that_comes_free_is_taken(manager: Any, made: list[Service]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        service = service_of(manager, made, PORT=str(port), INTERVAL="0.5")
+def test_without_an_exporter_it_is_degraded_only_while_no_api_server_shows_it(
+    manager: Any, made: list[Service], folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # An address of a network that is documentation only, so of no machine.
+    service = service_of(manager, made, PORT="9577", HOST="192.0.2.1", INTERVAL="0.5")
+    with caplog.at_level(logging.INFO, LOGGER):
         started(service)
-        assert "exporter" in service.snapshot.degraded
-        assert service.snapshot.exporter is None
-    wait_for(lambda: service.snapshot.degraded == {})
-    assert service.snapshot.exporter == f"http://127.0.0.1:{port}"
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        assert answer.status == 200
+        assert service.snapshot.degraded["exporter"].startswith("no exporter on 192.0.2.1:9577: ")
+        registry = CollectorRegistry()
+        register_snapshots(registry)
+        wait_for(lambda: service.snapshot.degraded == {})
+        wait_for(lambda: 'reason="exporter"} 0.0' in generate_latest(registry).decode())
+    assert service.snapshot.exporter is None
+    assert len(caplog.records) == 1
+
+
+def test_case_35_neither_exporter_nor_snapshots(
+    manager: Any, made: list[Service], folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The API server knows that the plugin is on, and says so on its own page."""
+    Path(folder).write_text("in the way")
+    service = service_of(manager, made, PORT="9577", HOST="192.0.2.1", INTERVAL="0.5")
+    registry = CollectorRegistry()
+    with caplog.at_level(logging.INFO, LOGGER):
+        started(service)
+        for _ in range(2):
+            register_snapshots(CollectorRegistry())
+    register_snapshots(registry)
+    wait_for(lambda: list(service.snapshot.degraded) == ["exporter", "snapshot"])
+    page = generate_latest(registry).decode()
+    assert 'hitratio_degraded{engine="",model_name="",reason="snapshot"} 1.0' in page
+    assert sum("the folder of snapshots can't be used" in record.getMessage() for record in caplog.records) == 1
+    os.unlink(folder)
+    wait_for(lambda: "snapshot" not in service.snapshot.degraded)
+    wait_for(
+        lambda: 'hitratio_capacity_blocks{engine="0",model_name="tiny"} 60.0' in generate_latest(registry).decode()
+    )
+
+
+# Engines come and go
+
+
+@pytest.fixture
+def four(made: list[Service], monkeypatch: pytest.MonkeyPatch, folder: str) -> Callable[[], set[str]]:
+    """Four data-parallel engines, and the engines that their API server shows."""
+    monkeypatch.setenv("HITRATIO_INTERVAL", "0.5")
+    registry = CollectorRegistry()
+    register_snapshots(registry)
+    for rank in range(4):
+        started(service_of(make_manager(60), made, rank, INTERVAL="0.5"))
+    return lambda: set(re.findall(r'hitratio_requests_total\{engine="(\d)"', generate_latest(registry).decode()))
+
+
+def test_case_27_engines_that_ended_go(four: Callable[[], set[str]], made: list[Service]) -> None:
+    wait_for(lambda: four() == {"0", "1", "2", "3"})
+    for service in made[2:]:
+        service.stop()
+    assert four() == {"0", "1"}
+    again = service_of(make_manager(60), made, 2, INTERVAL="0.5")
+    started(again)
+    wait_for(lambda: four() == {"0", "1", "2"})
+
+
+def test_an_engine_that_is_killed_or_hangs_goes_and_comes_back(
+    four: Callable[[], set[str]], made: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "_LEAST_S", 1.0)
+    registry = CollectorRegistry()
+    register_snapshots(registry)
+
+    def shown() -> str:
+        return generate_latest(registry).decode()
+
+    with made[3]._lock:
+        wait_for(lambda: 'engine="3"' not in shown())
+        assert all(f'engine="{rank}"' in shown() for rank in range(3))
+    wait_for(lambda: 'engine="3"' in shown())
+
+
+def test_an_engine_process_takes_its_snapshot_with_it(folder: str) -> None:
+    """In a child of multiprocessing, as vLLM's engines are: it leaves without exit handlers."""
+    child = multiprocessing.get_context("spawn").Process(target=engine_process, args=(folder,))
+    child.start()
+    wait_for(lambda: os.path.exists(f"{folder}/engine-0.json"), 60)
+    Path(folder, "end").touch()
+    child.join(60)
+    assert child.exitcode == 0
+    assert os.listdir(folder) == ["end"]
+
+
+def engine_process(folder: str) -> None:
+    os.environ[SNAPSHOT_DIR] = folder
+    service_of(make_manager(60), []).start()
+    wait_for(lambda: os.path.exists(f"{folder}/end"), 60)
+
+
+def free_ports(number: int) -> int:
+    """The first of so many free ports in a row."""
+    for first in range(42000, 60000, number):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + number):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no free ports")
 
 
 def test_an_overflow_is_said_and_the_estimate_starts_anew(

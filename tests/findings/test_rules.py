@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.example_snapshots import page
 from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.findings.rules import RULES, diagnose
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
+from vllm_hitratio_plugin.metrics.reader import parse
 from vllm_hitratio_plugin.model.drift import FACTORS
 from vllm_hitratio_plugin.planning.capacity_curve import CapacityCurve
 from vllm_hitratio_plugin.planning.subject import live_subject
@@ -321,12 +323,26 @@ def test_requests_without_reuse_are_no_lack_of_traffic() -> None:
     assert "Wait, or send traffic." not in finding.actions
 
 
-def test_requests_that_skip_the_cache_are_counted() -> None:
+def test_case_25_requests_that_skip_the_cache_by_design() -> None:
     engine = VirtualEngine(16, 1000)
     for number in range(400):
-        engine.tell(number, 320, chain(text(number, 320), 16), 0, counted=False)
-    finding = found(engine.snapshot(), "not-enough-data")
-    assert "400 requests since the start did not read the prefix cache" in everything(finding)
+        engine.tell(number, 320, chain(text(number, 320), 16), 0, counted=False, skipped=True)
+    snapshot = engine.snapshot()
+    # The same from the exporter's snapshot and from a page of metrics.
+    for seen in (snapshot, parse(page(snapshot), snapshot.wall_time).snapshots[0]):
+        (finding,) = diagnose(seen)
+        assert (finding.rule, finding.severity) == ("requests-skip-cache", "info")
+        assert "400 requests of 400 since the start (100 %) skipped the lookup" in finding.summary
+        assert "prompt_logprobs" in finding.causes[0]
+        assert "idle" not in everything(finding)
+    # Among others that are counted, a few are not worth a word.
+    for number in range(20):
+        engine.prompt(400 + number, text(number, 320))
+    assert "400 requests of 420" in found(engine.snapshot(), "requests-skip-cache").summary
+    assert "too little traffic" in found(engine.snapshot(), "not-enough-data").summary
+    for number in range(8000):
+        engine.prompt(420 + number, text(number % 40, 320))
+    assert "requests-skip-cache" not in [each.rule for each in diagnose(engine.snapshot())]
 
 
 def test_a_share_of_the_cache_is_claimed_only_where_it_is_known() -> None:

@@ -28,6 +28,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_follow_up_turns_unmatched_total": set(),
     "hitratio_short_prompts_total": set(),
     "hitratio_resumed_requests_total": set(),
+    "hitratio_skipped_requests_total": set(),
     "hitratio_cache_resets_total": set(),
     "hitratio_interarrival_seconds_bucket": {"le"},
     "hitratio_interarrival_seconds_count": set(),
@@ -67,6 +68,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_capacity_bytes": set(),
     "hitratio_block_size_tokens": set(),
     "hitratio_max_model_length_tokens": set(),
+    "hitratio_match_unit_tokens": set(),
     "hitratio_target_ratio": set(),
     "hitratio_target_reachable": set(),
     "hitratio_recommended_capacity_blocks": set(),
@@ -163,8 +165,8 @@ def parts(snapshot: Snapshot) -> dict[type, Any]:
 @pytest.mark.parametrize("part", [Snapshot, Counters, Estimate])
 def test_every_field_is_read_back_or_listed(part: type, full: Snapshot, text: str) -> None:
     mine, theirs = parts(full)[part], parts(read_back(text))[part]
-    # Parts by themselves; when and in which words are the reader's.
-    apart = {"counters", "estimate", "time", "degraded"}
+    # Parts by themselves; when, in which words and behind which labels are the reader's.
+    apart = {"counters", "estimate", "time", "degraded", "labels"}
     lost = {item.name for item in fields(part) if getattr(mine, item.name) != getattr(theirs, item.name)}
     assert lost - apart <= NOT_ON_A_PAGE[part]
     same = {item.name for item in fields(part)} - lost - NOT_ON_A_PAGE[part]

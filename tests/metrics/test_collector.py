@@ -225,8 +225,9 @@ def test_snapshots_that_can_not_be_had_are_visible(caplog: pytest.LogCaptureFixt
     assert "secret" not in caplog.text
 
 
-def test_no_engines_no_page() -> None:
-    assert page() == ""
+def test_a_page_without_engines_says_that_the_plugin_is_on() -> None:
+    """Case 35: otherwise it would look like a server without the plugin."""
+    assert samples() == {"hitratio_degraded": [({"model_name": "", "engine": "", "reason": "snapshot"}, 1.0)]}
 
 
 def test_promtool_finds_nothing_to_complain_about(full: Snapshot) -> None:

@@ -114,6 +114,26 @@ def test_without_an_exporter_the_error_says_how_to_get_one(serve: Serve) -> None
         fetch(url, whole=True)
 
 
+def test_engines_of_a_federated_page_are_not_sought_on_its_host(exporter: Exporter, serve: Serve) -> None:
+    """Both name the same address, each on a host of its own."""
+    lines = page(engine(exporter=exporter.url)).splitlines(keepends=True)
+    text = "".join(
+        line.replace("{", f'{{pod="{pod}",', 1) for pod in "ab" for line in lines if not line.startswith("#")
+    )
+    url = serve({"/metrics": text})
+    assert [found.labels for found in fetch(url).snapshots] == [{"pod": "a"}, {"pod": "b"}]
+    with pytest.raises(FetchError, match=r"shows it for another server \(pod a\)"):
+        fetch(url, whole=True)
+
+
+def test_where_it_looked_is_said_without_secrets(serve: Serve) -> None:
+    url = serve({"/metrics?token=secret": 'vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 7.0\n'})
+    looked_at = fetch(f"{url}/metrics?token=secret").looked_at
+    assert looked_at.startswith(
+        f"There are no figures of the plugin at {url}/metrics. Not looked at: http://{HOST}:9577"
+    )
+
+
 def test_a_loopback_exporter_of_another_host_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page(engine(exporter="http://127.0.0.1:9577"))
     monkeypatch.setattr("vllm_hitratio_plugin.metrics.fetch._get", lambda url, _: text if "metrics" in url else None)

@@ -51,7 +51,7 @@ def snapshot(prompts: int = 2000, target: float | None = 0.3, engine: str = "0",
 
 def full_snapshot() -> Snapshot:
     """A snapshot in which every field that a page can show has a value of its own."""
-    made = snapshot(max_model_len=4096, exporter="http://127.0.0.1:9577", degraded={"hook": "some words"})
+    made = snapshot(max_model_len=4096, match_unit=8, exporter="http://127.0.0.1:9577", degraded={"hook": "some words"})
     assert made.counters is not None
     assert made.estimate is not None
     counters = replace(
@@ -62,6 +62,7 @@ def full_snapshot() -> Snapshot:
         fork_depths={2: 30, 16: 4},
         follow_up_turns=7,
         unmatched_turns=3,
+        skipped=6,
         resumed=2,
         resets=1,
         unreused_history_blocks=9,

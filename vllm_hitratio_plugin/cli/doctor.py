@@ -7,18 +7,21 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_hitratio_plugin.cli.output import print_json
 from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.findings.finding import Finding
+from vllm_hitratio_plugin.findings.plugin_degraded import server_degraded
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
-from vllm_hitratio_plugin.findings.without_plugin import without_plugin
+from vllm_hitratio_plugin.findings.without_plugin import all_without_plugin, figures, without_plugin
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
 from vllm_hitratio_plugin.metrics.reader import Page
-from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
-from vllm_hitratio_plugin.wording import capacity, duration, percent
+from vllm_hitratio_plugin.metrics.series import Identity
+from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot, VllmCounters
+from vllm_hitratio_plugin.wording import capacity, count, duration, percent
 
 _COLORS = {"critical": "1;31", "warning": "1;33", "info": "1;36", "ok": "1;32"}
 _WIDEST = 110
@@ -57,8 +60,12 @@ class EngineReport:
     model_name: str
     engine: str
     snapshot: Snapshot | None
-    """None without the plugin."""
+    """None where the page has none."""
     findings: list[Finding]
+    labels: dict[str, str]
+    """What tells it from other engines of its page, beyond model_name and engine."""
+    plugin: bool = True
+    """Whether the page shows that the plugin is on."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,8 @@ class Diagnosis:
                     "url": engine.url,
                     "model_name": engine.model_name,
                     "engine": engine.engine,
-                    "plugin": engine.snapshot is not None,
+                    "labels": engine.labels,
+                    "plugin": engine.plugin,
                     "findings": [finding.to_dict() for finding in engine.findings],
                 }
                 for engine in self.engines
@@ -148,17 +156,48 @@ def _complain(failures: tuple[str, ...]) -> None:
 def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Diagnosis:
     """Diagnose every engine of every page, given what its page said earlier."""
     engines = []
+    plain: dict[str, list[VllmCounters]] = {}
     for url, page in pages.items():
-        before = earlier.get(url)
-        snapshots = {} if before is None else {(old.model_name, old.engine): old for old in before.snapshots}
-        plain = {} if before is None else {(old.model_name, old.engine): old for old in before.without_plugin}
-        for snapshot in page.snapshots:
-            key = (snapshot.model_name, snapshot.engine)
-            engines.append(EngineReport(url, *key, snapshot, diagnose(snapshot, snapshots.get(key))))
-        for counters in page.without_plugin:
-            key = (counters.model_name, counters.engine)
-            engines.append(EngineReport(url, *key, None, [without_plugin(counters, plain.get(key))]))
-    return Diagnosis(engines, diagnose_fleet([engine.snapshot for engine in engines if engine.snapshot is not None]))
+        before = earlier.get(url, Page([], []))
+        snapshots = {Identity.of(old): old for old in before.snapshots}
+        counters = {Identity.of(old): old for old in before.without_plugin}
+        shared = _shared_labels([*page.snapshots, *page.without_plugin])
+        for one in page.snapshots:
+            findings = diagnose(one, snapshots.get(Identity.of(one)))
+            engines.append(_report(url, one, one, findings, shared))
+        silent = page.without_plugin
+        if page.degraded and not (silent or page.snapshots):
+            silent = [VllmCounters("", "")]
+        for each in silent:
+            old = counters.get(Identity.of(each))
+            if page.degraded:
+                finding = server_degraded(page.degraded, figures(each, old))
+            else:
+                finding = without_plugin(each, old, looked_at=page.looked_at, others=bool(page.snapshots))
+                plain.setdefault(each.model_name, []).append(each)
+            engines.append(_report(url, each, None, [finding], shared, plugin=bool(page.degraded)))
+    fleet = diagnose_fleet([engine.snapshot for engine in engines if engine.snapshot is not None])
+    for model, together in plain.items():
+        if (total := all_without_plugin(together)) is not None:
+            fleet.setdefault(model, []).append(total)
+    return Diagnosis(engines, fleet)
+
+
+def _report(
+    url: str,
+    engine: Snapshot | VllmCounters,
+    snapshot: Snapshot | None,
+    findings: list[Finding],
+    shared: set[tuple[str, str]],
+    *,
+    plugin: bool = True,
+) -> EngineReport:
+    labels = dict(item for item in engine.labels.items() if item not in shared)
+    return EngineReport(url, engine.model_name, engine.engine, snapshot, findings, labels, plugin)
+
+
+def _shared_labels(engines: Sequence[Snapshot | VllmCounters]) -> set[tuple[str, str]]:
+    return set.intersection(*(set(engine.labels.items()) for engine in engines)) if engines else set()
 
 
 class Printer:
@@ -178,8 +217,9 @@ class Printer:
         return "\n\n".join(parts)
 
     def _title(self, engine: EngineReport) -> str:
-        name = f"{engine.model_name or 'vLLM'}, engine {engine.engine}, {engine.url}"
-        lines = [self._paint("1", name)]
+        labels = [f"{label} {value}" for label, value in engine.labels.items()]
+        name = [engine.model_name or "vLLM", *([f"engine {engine.engine}"] if engine.engine else []), *labels]
+        lines = [self._paint("1", ", ".join([*name, engine.url]))]
         snapshot = engine.snapshot
         if snapshot is not None:
             lines.append(self._fold(headline(snapshot), "", ""))
@@ -224,13 +264,17 @@ def headline(snapshot: Snapshot) -> str:
     words = []
     estimate = snapshot.estimate
     if estimate is not None:
-        for name, value in (
-            ("hit ratio", estimate.observed),
-            ("predicted", estimate.predicted.get(REUSE_TIME)),
-            ("at most", estimate.ceiling),
+        for name, value, shown in (
+            ("hit ratio", estimate.observed, True),
+            ("predicted", estimate.predicted.get(REUSE_TIME), snapshot.modelled),
+            ("at most", estimate.ceiling, snapshot.modelled),
         ):
-            if value is not None:
+            if value is not None and shown:
                 words.append(f"{name} {percent(value)}")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
+    if snapshot.match_unit is not None:
+        words.append(f"hits in units of {count(snapshot.match_unit, 'token')}")
+    if snapshot.vllm is not None and snapshot.vllm.capacity_tokens is not None and not snapshot.modelled:
+        words.append(f"{snapshot.vllm.capacity_tokens:,} tokens in all")
     return "; ".join(words)

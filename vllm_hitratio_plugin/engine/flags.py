@@ -66,7 +66,7 @@ def add_options(parser: Any) -> None:
 def announce() -> None:
     """Name one folder for the snapshots of this server's processes, in the environment that they inherit.
 
-    This only chooses the name. The engine creates the folder, readable by its user alone, with its first snapshot.
+    This only chooses the name. The first engine or API server that needs the folder creates it, for its user alone.
     """
     if not os.environ.get(SNAPSHOT_DIR):
         folder = os.path.join(tempfile.gettempdir(), f"hitratio-{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}")

@@ -27,6 +27,10 @@ class CacheFacts:
     """Tokens of the longest request allowed, its answer included (``max_model_len``); None where it does not say."""
     not_modelled: str | None
     """Why no prediction is made for this cache, in words; None where one is."""
+    hash_size: int
+    """Tokens per hash of a request's content: ``block_size``, or a divisor of it."""
+    match_unit: int | None = None
+    """Tokens per unit in which prompts hit, where that is less than a block; None: they hit in blocks."""
 
 
 def cache_facts(manager: Any) -> CacheFacts:
@@ -36,6 +40,10 @@ def cache_facts(manager: Any) -> CacheFacts:
     spec = config.kv_cache_groups[0].kv_cache_spec
     managers = getattr(manager.coordinator, "single_type_managers", None)
     block_size = int(managers[0].block_size) if managers else int(spec.block_size)
+    hash_size = int(getattr(pool, "hash_block_size", block_size))
+    if len(config.kv_cache_groups) == 1 or block_size % hash_size:
+        hash_size = block_size
+    finer = hash_size < block_size and getattr(manager.coordinator, "enable_partial_hash_hits", False)
     return CacheFacts(
         capacity_blocks=int(pool.num_gpu_blocks) - 1,
         block_size=block_size,
@@ -45,6 +53,8 @@ def cache_facts(manager: Any) -> CacheFacts:
         dropped_blocks=1 if getattr(manager, "use_eagle", False) else 0,
         max_model_len=getattr(manager, "max_model_len", None),
         not_modelled=_not_modelled(config),
+        hash_size=hash_size,
+        match_unit=hash_size if finer else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,15 +33,22 @@ def tell(monitor: Monitor, record: Record, facts: CacheFacts) -> None:
         return
     request, in_use = record.request, facts.capacity_blocks - record.free_blocks
     if isinstance(record, Admission):
-        monitor.admit(_access(record, in_use, facts.block_size))
+        monitor.admit(_access(record, in_use, facts))
     elif isinstance(record, Progress):
         monitor.progress(request.request_id, record.computed_tokens, in_use)
     else:
-        left = _left_behind(record, facts.block_size)
-        monitor.release(record.time, request.request_id, request.block_hashes, *left, in_use)
+        ids = _block_ids(request, facts)
+        monitor.release(record.time, request.request_id, ids, *_left_behind(record, len(ids), facts), in_use)
 
 
-def _access(record: Admission, in_use: int, block_size: int) -> Access:
+def _block_ids(request: Any, facts: CacheFacts) -> Sequence[Hashable]:
+    """Chained ids of the request's full blocks: where each has several hashes, the last of them covers it all."""
+    ids: Sequence[Hashable] = request.block_hashes
+    hashes = facts.block_size // facts.hash_size
+    return ids if hashes == 1 else ids[hashes - 1 :: hashes]
+
+
+def _access(record: Admission, in_use: int, facts: CacheFacts) -> Access:
     """The access of an admission.
 
     A request is counted once: not when it comes back after a preemption, nor after a failed load from outside.
@@ -59,7 +66,7 @@ def _access(record: Admission, in_use: int, block_size: int) -> Access:
         time=record.time,
         key=request.request_id,
         tokens=record.prompt_tokens,
-        blocks=request.block_hashes,
+        blocks=_block_ids(request, facts),
         hit_tokens=record.hit_tokens,
         external_tokens=record.external_tokens,
         computed_tokens=record.computed_tokens,
@@ -69,7 +76,7 @@ def _access(record: Admission, in_use: int, block_size: int) -> Access:
         resumed=record.preemptions > 0,
         skipped=skipped,
         namespace=None if adapter is None and salt is None else (getattr(adapter, "lora_int_id", None), salt),
-        content=partial(_content_of, request, block_size),
+        content=partial(_content_of, request, facts.block_size),
         declared_turn=turn_of(request) if extra else None,
     )
 
@@ -93,7 +100,7 @@ def _content_of(request: Any, block_size: int) -> list[Hashable]:
     return ids
 
 
-def _left_behind(record: Release, block_size: int) -> tuple[int, int]:
+def _left_behind(record: Release, hashed: int, facts: CacheFacts) -> tuple[int, int]:
     """Full blocks that a released request has cached with its answer, 0 where it has none, and all blocks it used.
 
     How far a prompt came is known from its progress: tokens that a connector was to load count as computed from the
@@ -101,11 +108,11 @@ def _left_behind(record: Release, block_size: int) -> tuple[int, int]:
     """
     request, computed = record.request, record.computed_tokens
     tokens: int = request.num_tokens
-    used = -(-computed // block_size)
+    used = -(-computed // facts.block_size)
     if tokens <= request.num_prompt_tokens:
         return 0, used
     # The last sampled token has no KV.
-    blocks, hashed = min(computed, tokens - 1) // block_size, len(request.block_hashes)
+    blocks = min(computed, tokens - 1) // facts.block_size
     return blocks if blocks < hashed else hashed, used
 
 

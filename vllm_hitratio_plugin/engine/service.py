@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import threading
 import time
 from dataclasses import replace
+from multiprocessing.util import Finalize
 from typing import Any
 
 from vllm_hitratio_plugin import __version__
@@ -17,7 +20,7 @@ from vllm_hitratio_plugin.engine.requests import tell
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.failures import where
 from vllm_hitratio_plugin.metrics import snapshot_folder
-from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.monitor import LEAST_REUSES, Monitor
 from vllm_hitratio_plugin.settings import SNAPSHOT_DIR, Settings
 from vllm_hitratio_plugin.snapshot import Snapshot
 
@@ -25,6 +28,9 @@ logger = logging.getLogger("vllm.hitratio")
 
 #: Seconds between two looks at the queue: a record keeps its request alive, but waking up has its price, too.
 _DRAIN_S = 2.0
+
+#: Ports that are tried, from the engine's own on.
+_PORTS = 64
 
 #: Failures of the workload side after which recording stops for good.
 _FAILURES = 10
@@ -60,6 +66,8 @@ class Service:
         self._degraded = degraded or {}
         self._failures = 0
         self._folder = os.environ.get(SNAPSHOT_DIR)
+        # Why there is no exporter, in words; None where there is one, or none is wanted.
+        self._no_exporter: str | None = None
         # The engine's clock is monotonic; Prometheus wants Unix time.
         self._epoch = time.time() - time.monotonic()
         self._lock = threading.Lock()
@@ -80,6 +88,7 @@ class Service:
             block_bytes=facts.block_bytes,
             modelled=facts.not_modelled is None,
             max_model_len=facts.max_model_len,
+            match_unit=facts.match_unit,
             degraded=dict(self._degraded),
         )
         if not facts.caching:
@@ -91,11 +100,12 @@ class Service:
             if facts.not_modelled is not None:
                 self._degrade("not_modelled", f"{facts.not_modelled}; observed figures only, no prediction")
             self._recorder = Recorder(manager)
-            if facts.max_model_len is not None and facts.block_size >= facts.max_model_len:
+            unit = facts.match_unit or facts.block_size
+            if facts.max_model_len is not None and unit >= facts.max_model_len:
                 logger.warning(
                     "hitratio: a block of %d tokens is no shorter than the longest request allowed (%d tokens): "
                     "nothing can ever hit",
-                    facts.block_size,
+                    unit,
                     facts.max_model_len,
                 )
             if settings.target is not None and facts.not_modelled is None:
@@ -104,14 +114,25 @@ class Service:
     def start(self) -> None:
         """Start the thread: it alone waits for names to be resolved, for files, and for anything else."""
         self._thread.start()
+        # Runs in children of multiprocessing, too, which leave without exit handlers. It may be killed before.
+        self._at_exit = Finalize(None, self.stop, exitpriority=0)
 
     def stop(self) -> None:
-        """Let go of the manager and end the thread (tests; an engine simply exits)."""
+        """Let go of the manager, end the thread, and take the snapshot away: the engine ends. Never raises."""
         self._stop.set()
-        if self._recorder is not None:
-            self._recorder.close()
+        with contextlib.suppress(Exception):
+            if self._recorder is not None:
+                self._recorder.close()
+            # A refresh that is under way writes for the last time.
+            ended = self._lock.acquire(timeout=2)
+            try:
+                if self._folder:
+                    snapshot_folder.remove(self._folder, self._snapshot.engine)
+            finally:
+                if ended:
+                    self._lock.release()
         if self._thread.is_alive():
-            self._thread.join(timeout=5)
+            self._thread.join(timeout=2)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -155,10 +176,12 @@ class Service:
                 )
             else:
                 fresh = self._measured(self._monitor)
+            self._judge_exporter()
             self._snapshot = replace(fresh, wall_time=time.time(), degraded=dict(self._degraded))
-            if self._folder:
+            if self._folder and not self._stop.is_set():
                 try:
                     snapshot_folder.write(self._folder, self._snapshot)
+                    self._degraded.pop("snapshot", None)
                 except Exception as error:
                     self._degrade("snapshot", f"vLLM's /metrics is not up to date: {error}")
 
@@ -195,7 +218,6 @@ class Service:
         while not self._stop.is_set():
             try:
                 if time.monotonic() >= due:
-                    # Tried again and again: the port may be held by an engine that is just about to end.
                     exporter = exporter or self._export()
                     self.refresh()
                     due = time.monotonic() + self._settings.interval
@@ -211,16 +233,33 @@ class Service:
     def _export(self) -> Exporter | None:
         if not self._settings.port:
             return None
-        port = self._settings.port + self._local_rank
-        try:
-            exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
-        except Exception as error:
-            self._degrade("exporter", f"no exporter on {self._settings.host}:{port}: {error}")
+        # Other servers of this node, and their ranks, have ports from the same one on.
+        first = self._settings.port + self._local_rank
+        exporter = error = None
+        for port in range(first, first + _PORTS):
+            try:
+                exporter = Exporter(self._settings.host, port, lambda: self._snapshot)
+                break
+            except Exception as failed:
+                error = error or failed
+                if getattr(failed, "errno", None) != errno.EADDRINUSE:
+                    break
+        if exporter is None:
+            self._no_exporter = f"no exporter on {self._settings.host}:{first}: {error}"
             return None
-        self._degraded.pop("exporter", None)
+        self._no_exporter = None
         self._snapshot = replace(self._snapshot, exporter=exporter.url)
-        logger.info("hitratio: metrics at %s/metrics", exporter.url)
+        in_use = f" (port {first} is in use)" if port != first else ""
+        logger.info("hitratio: metrics at %s/metrics%s", exporter.url, in_use)
         return exporter
+
+    def _judge_exporter(self) -> None:
+        """Degraded without an exporter only where no API server shows the figures either."""
+        shown = self._folder and "snapshot" not in self._degraded and snapshot_folder.is_read(self._folder)
+        if self._no_exporter is not None and not shown:
+            self._degrade("exporter", self._no_exporter)
+        else:
+            self._degraded.pop("exporter", None)
 
     def _new_monitor(self) -> Monitor:
         return Monitor(
@@ -231,6 +270,9 @@ class Service:
             target=self._settings.target,
             index_blocks=self._settings.index_blocks,
             dropped_blocks=self._facts.dropped_blocks,
+            match_unit=self._facts.match_unit,
+            # Reuses are what a prediction rests on. The observed ratio needs requests alone.
+            least_reuses=LEAST_REUSES if self._facts.not_modelled is None else 0,
         )
 
     def _degrade(self, reason: str, words: str) -> None:

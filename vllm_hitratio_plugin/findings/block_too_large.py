@@ -7,11 +7,11 @@ from vllm_hitratio_plugin.snapshot import Snapshot
 
 def block_too_large(snapshot: Snapshot, period: Period) -> Finding | None:
     """Fires from the first moment, without traffic: a hit needs one full block and one more token."""
-    longest, block = snapshot.max_model_len, snapshot.block_size
+    longest, block = snapshot.max_model_len, snapshot.match_unit or snapshot.block_size
     if longest is None or block < longest:
         return None
     if snapshot.counters is not None and snapshot.counters.hit_tokens:
-        # The cache of this model hits in smaller units.
+        # It hits in smaller units, and the page is of a version that does not say so.
         return None
     return Finding(
         rule="block-too-large",

@@ -13,6 +13,9 @@ def not_enough_data(snapshot: Snapshot, period: Period) -> Finding | None:
     estimate = snapshot.estimate
     if "prefix_caching_off" in snapshot.degraded or (estimate is not None and estimate.ready):
         return None
+    if period.counters.skipped and not period.counters.requests:
+        # There is traffic, but none that an estimate could come from.
+        return None
     # With enough requests it is not traffic that is missing.
     no_reuse = estimate is not None and estimate.requests >= _LEAST_REQUESTS
     if estimate is None:
@@ -23,12 +26,6 @@ def not_enough_data(snapshot: Snapshot, period: Period) -> Finding | None:
             f"blocks in the last {duration(estimate.window_seconds)}. An estimate needs {_LEAST_REQUESTS} requests and "
             f"{_LEAST_REUSES} runs: with fewer, errors of up to 16 points were measured.",
         ]
-    skipped = period.counters.uncounted - period.counters.resumed
-    if skipped > 0:
-        evidence.append(
-            f"{count(skipped, 'request')} {period.since} did not read the prefix cache, by design of the request "
-            "(prompt_logprobs, some kinds of pooling). They are not counted."
-        )
     evidence.append("Counts of blocks and of their outcomes are exact all the same.")
     return Finding(
         rule="not-enough-data",
@@ -38,9 +35,7 @@ def not_enough_data(snapshot: Snapshot, period: Period) -> Finding | None:
         if no_reuse
         else "There is too little traffic in the window for a prediction, so none is given.",
         evidence=tuple(evidence),
-        causes=("Prompts share almost nothing with earlier ones.",)
-        if no_reuse
-        else ("The server is young or idle.", "Its requests do not read the prefix cache."),
+        causes=("Prompts share almost nothing with earlier ones.",) if no_reuse else ("The server is young or idle.",),
         actions=("Compare the beginnings of two prompts that should share one.", "A longer --hitratio-window helps.")
         if no_reuse
         else ("Wait, or send traffic.", "A longer --hitratio-window collects more."),

@@ -23,6 +23,7 @@ from vllm_hitratio_plugin.findings.plugin_degraded import plugin_degraded
 from vllm_hitratio_plugin.findings.preemption import preemption
 from vllm_hitratio_plugin.findings.prefix_caching_off import prefix_caching_off
 from vllm_hitratio_plugin.findings.prompts_diverge_early import prompts_diverge_early
+from vllm_hitratio_plugin.findings.requests_skip_cache import requests_skip_cache
 from vllm_hitratio_plugin.findings.routing_loss import fleet_routing_loss, routing_loss
 from vllm_hitratio_plugin.findings.spec_decode_unit import spec_decode_unit
 from vllm_hitratio_plugin.findings.stale import stale
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     not_modelled,
     model_off,
     cold_workload,
+    requests_skip_cache,
     not_enough_data,
 )
 

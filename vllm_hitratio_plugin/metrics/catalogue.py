@@ -6,9 +6,8 @@ names are a contract. Each help text stands alone: Prometheus shows it without i
 
 from __future__ import annotations
 
-import math
-
 from vllm_hitratio_plugin.metrics.metric import Metric, counter, gauge, histogram, where_modelled
+from vllm_hitratio_plugin.metrics.recommended import ceil, recommended
 from vllm_hitratio_plugin.metrics.sources import (
     Buckets,
     ByCapacity,
@@ -22,18 +21,7 @@ from vllm_hitratio_plugin.metrics.sources import (
     Texts,
     Value,
 )
-from vllm_hitratio_plugin.snapshot import ESTIMATORS, FORK_DEPTH_BOUNDS, INTERARRIVAL_BOUNDS, Snapshot
-
-
-def _recommended(snapshot: Snapshot, each: int | None) -> float | None:
-    blocks = None if snapshot.estimate is None else snapshot.estimate.recommended_blocks
-    return None if blocks is None or each is None else _ceil(blocks) * each
-
-
-def _ceil(blocks: float) -> float:
-    """The next whole number, like ``math.ceil``, but infinity and NaN stay what they are."""
-    return math.ceil(blocks) if math.isfinite(blocks) else blocks
-
+from vllm_hitratio_plugin.snapshot import ESTIMATORS, FORK_DEPTH_BOUNDS, INTERARRIVAL_BOUNDS
 
 DEGRADED = gauge(
     "hitratio_degraded",
@@ -80,6 +68,12 @@ METRICS: tuple[Metric, ...] = (
         "hitratio_resumed_requests",
         "Preempted requests that were admitted again. They are not counted as requests a second time.",
         "counters.resumed",
+    ),
+    counter(
+        "hitratio_skipped_requests",
+        "Requests that skip the cache's lookup by design (prompt_logprobs, pooling by token). They are not counted as "
+        "requests.",
+        "counters.skipped",
     ),
     counter("hitratio_cache_resets", "Times that the engine dropped its whole prefix cache.", "counters.resets"),
     histogram(
@@ -242,6 +236,11 @@ METRICS: tuple[Metric, ...] = (
     gauge("hitratio_capacity_bytes", "Size of the prefix cache in bytes, on one worker.", InBytes("capacity_blocks")),
     gauge("hitratio_block_size_tokens", "Tokens per block.", "block_size"),
     gauge(
+        "hitratio_match_unit_tokens",
+        "Tokens per unit in which prompts hit, where that is less than a block. Ratios are then of tokens.",
+        "match_unit",
+    ),
+    gauge(
         "hitratio_max_model_length_tokens",
         "Tokens of the longest request allowed, its answer included (max_model_len).",
         "max_model_len",
@@ -256,17 +255,17 @@ METRICS: tuple[Metric, ...] = (
         gauge(
             "hitratio_recommended_capacity_blocks",
             "Capacity that reaches the target hit ratio, in blocks.",
-            Value("estimate.recommended_blocks", shown=_ceil),
+            Value("estimate.recommended_blocks", shown=ceil),
         ),
         gauge(
             "hitratio_recommended_capacity_tokens",
             "Capacity that reaches the target hit ratio, in tokens.",
-            Derived(lambda snapshot: _recommended(snapshot, snapshot.block_size)),
+            Derived(lambda snapshot: recommended(snapshot, snapshot.block_size)),
         ),
         gauge(
             "hitratio_recommended_capacity_bytes",
             "Capacity that reaches the target hit ratio, in bytes on one worker.",
-            Derived(lambda snapshot: _recommended(snapshot, snapshot.block_bytes)),
+            Derived(lambda snapshot: recommended(snapshot, snapshot.block_bytes)),
         ),
     ),
     # The plugin itself

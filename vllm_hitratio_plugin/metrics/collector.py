@@ -16,8 +16,9 @@ from vllm_hitratio_plugin.snapshot import Snapshot
 
 logger = logging.getLogger("vllm.hitratio")
 
-#: The value of ``hitratio_degraded``'s label where a metric could not be shown.
+#: Values of ``hitratio_degraded``'s label: where a metric could not be shown, and where there is no snapshot to show.
 COLLECTOR = "collector"
+MISSING = "snapshot"
 
 #: Kinds of failures that were logged; there are few, because there are few places where something can fail.
 _logged: set[str] = set()
@@ -27,7 +28,8 @@ class SnapshotCollector:
     """Shows the snapshots that ``read`` returns at the moment of the scrape.
 
     It never raises, because that would take vLLM's whole page down. What can't be shown is left out, logged once per
-    kind of failure, and visible as ``hitratio_degraded{reason="collector"}``.
+    kind of failure, and visible as ``hitratio_degraded{reason="collector"}``. A page without any snapshot says so, too:
+    otherwise it would look as if the plugin were off.
     """
 
     def __init__(self, read: Callable[[], Sequence[Snapshot]]) -> None:
@@ -36,10 +38,11 @@ class SnapshotCollector:
     def collect(self) -> Iterable[Family]:
         """The metrics of all engines."""
         try:
-            return list(families(self._read()))
+            snapshots = self._read()
+            return list(families(snapshots)) if snapshots else [_failed_family(MISSING)]
         except Exception as error:
             _log(error, "the snapshots")
-            return [_failed_family()]
+            return [_failed_family(COLLECTOR)]
 
 
 def families(snapshots: Iterable[Snapshot]) -> Iterator[Family]:
@@ -86,10 +89,10 @@ def _add(family: Family, metric: Metric, engine: tuple[str, str], sample: Sample
     family.add_sample(metric.name + suffix, labels, sample.value)
 
 
-def _failed_family() -> Family:
+def _failed_family(reason: str) -> Family:
     """The trace of a failure that belongs to no engine."""
     family = Family(DEGRADED.name, DEGRADED.help, DEGRADED.kind)
-    _add(family, DEGRADED, ("", ""), Sample(1.0, (COLLECTOR,)))
+    _add(family, DEGRADED, ("", ""), Sample(1.0, (reason,)))
     return family
 
 

@@ -12,6 +12,7 @@ import urllib.request
 from dataclasses import replace
 
 from vllm_hitratio_plugin.metrics.reader import Page, parse
+from vllm_hitratio_plugin.settings import DEFAULT_PORT
 from vllm_hitratio_plugin.snapshot import Snapshot
 from vllm_hitratio_plugin.snapshot_json import from_json
 
@@ -46,20 +47,37 @@ def fetch(url: str, timeout: float = 5.0, *, whole: bool = False) -> Page:
     if not usable:
         raise FetchError(f"{url!r} is not an address of a server: use something like http://localhost:8000")
     deadline = time.monotonic() + timeout
+    asked = [url]
     if parts.path.strip("/"):
         found = _get(url, deadline)
     else:
-        found = _get(urllib.parse.urljoin(url, "/hitratio.json"), deadline)
+        asked = [urllib.parse.urljoin(url, path) for path in ("/hitratio.json", "/metrics")]
+        found = _get(asked[0], deadline)
         if found is None or not _is_json(found):
-            found = _get(urllib.parse.urljoin(url, "/metrics"), deadline)
+            found = _get(asked[1], deadline)
     if found is None:
         raise FetchError(f"{url} has no such page: give the address of a vLLM server or of the plugin's exporter")
     page = _read(found)
-    if page is None or not (page.snapshots or page.without_plugin):
+    if page is None or not (page.snapshots or page.without_plugin or page.degraded):
         raise FetchError(f"{url} answers, but with neither hitratio_* nor vllm:* metrics: is it a vLLM server?")
     if whole and not _is_json(found):
         return replace(page, snapshots=[_followed(url, snapshot, deadline) for snapshot in page.snapshots])
-    return page
+    return page if page.snapshots else replace(page, looked_at=_looked_at(asked))
+
+
+def _looked_at(asked: list[str]) -> str:
+    """Where the plugin's figures were looked for, without what may be secret in an address."""
+    parts = [urllib.parse.urlsplit(url) for url in asked]
+    host, port = _in_url(parts[0].hostname or ""), parts[0].port
+    at = f"{host}:{port}" if port else host
+    words = f"There are no figures of the plugin at {' or '.join(f'{one.scheme}://{at}{one.path}' for one in parts)}."
+    if port != DEFAULT_PORT:
+        words += f" Not looked at: http://{host}:{DEFAULT_PORT}, where the exporter of an engine listens by default."
+    return words
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
@@ -68,10 +86,16 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
     The exporter is sought on the host that was asked: a page may not send its reader to another one.
     """
     engine = f"{snapshot.model_name}, engine {snapshot.engine}"
+    if snapshot.labels:
+        labels = ", ".join(f"{name} {value}" for name, value in snapshot.labels.items())
+        raise FetchError(
+            f"{url} has only a part of the figures of {engine}, and shows it for another server ({labels}): give the "
+            "address of that server, or of the engine's exporter"
+        )
     if snapshot.exporter is None:
         raise FetchError(
             f"{url} has only a part of the figures of {engine}, and its exporter, which has them all, is off or could "
-            "not start: set --hitratio-port, 9577 by default"
+            f"not start: set --hitratio-port, {DEFAULT_PORT} by default"
         )
     host = urllib.parse.urlsplit(url).hostname or ""
     bound_host, port = _bound(snapshot.exporter)
@@ -81,7 +105,7 @@ def _followed(url: str, snapshot: Snapshot, deadline: float) -> Snapshot:
             f"{snapshot.exporter} on that host alone: run the command there, or start the server with "
             "--hitratio-host 0.0.0.0"
         )
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    place = f"http://{_in_url(host)}:{port}"
     try:
         found = _get(f"{place}/hitratio.json", deadline) if port else None
     except FetchError as error:

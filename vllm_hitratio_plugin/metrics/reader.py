@@ -10,8 +10,9 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as PageSample
 
-from vllm_hitratio_plugin.metrics.catalogue import METRICS
+from vllm_hitratio_plugin.metrics.catalogue import DEGRADED, METRICS
 from vllm_hitratio_plugin.metrics.metric import Metric
+from vllm_hitratio_plugin.metrics.series import Identity, identity_of
 from vllm_hitratio_plugin.metrics.sources import Fields, Sample
 from vllm_hitratio_plugin.metrics.vllm_metrics import vllm_counters
 from vllm_hitratio_plugin.snapshot import Snapshot, VllmCounters
@@ -27,6 +28,11 @@ class Page:
     """Engines with the plugin, with vLLM's own figures where the page has them."""
     without_plugin: list[VllmCounters]
     """Engines of vLLM that the plugin says nothing about."""
+    degraded: tuple[str, ...] = ()
+    """What is wrong with the plugin in the server itself, which shows none of its engines: reasons of
+    ``hitratio_degraded``."""
+    looked_at: str = ""
+    """Where it was looked for, a sentence; empty where an engine with the plugin was found."""
 
 
 def parse(text: str, now: float) -> Page:
@@ -44,19 +50,22 @@ def parse(text: str, now: float) -> Page:
         ValueError: it is no such page.
     """
     samples = list(_samples(text))
-    engines: dict[tuple[str, str], dict[str, list[Sample]]] = {}
+    engines: dict[Identity, dict[str, list[Sample]]] = {}
     for sample in samples:
         metric = _BY_SAMPLE.get(sample.name)
         if metric is not None:
-            key = (sample.labels.get("model_name", ""), sample.labels.get("engine", "0"))
-            engines.setdefault(key, {}).setdefault(metric.name, []).append(_ours(metric, sample))
+            engine = identity_of(sample.labels, (*metric.labels, "le"))
+            engines.setdefault(engine, {}).setdefault(metric.name, []).append(_ours(metric, sample))
     vllm = vllm_counters(samples)
     snapshots = []
-    for (model, engine), found in engines.items():
-        snapshot = _snapshot(model, engine, found, now)
+    degraded: dict[str, None] = {}
+    for engine, found in engines.items():
+        snapshot = _snapshot(engine, found, now)
         if snapshot is not None:
-            snapshots.append(replace(snapshot, vllm=vllm.pop((model, engine), None)))
-    return Page(snapshots, list(vllm.values()))
+            snapshots.append(replace(snapshot, vllm=vllm.pop(engine, None)))
+        elif not engine.model_name:
+            degraded |= {reason: None for value, (reason, *_), _ in found.get(DEGRADED.name, ()) if value > 0}
+    return Page(snapshots, list(vllm.values()), tuple(degraded))
 
 
 def _samples(text: str) -> Iterator[PageSample]:
@@ -73,10 +82,10 @@ def _ours(metric: Metric, sample: PageSample) -> Sample:
     return Sample(sample.value, labels, suffix)
 
 
-def _snapshot(model: str, engine: str, found: dict[str, list[Sample]], now: float) -> Snapshot | None:
+def _snapshot(engine: Identity, found: dict[str, list[Sample]], now: float) -> Snapshot | None:
     """The snapshot that the samples make; None without a capacity, which every engine with the plugin shows."""
     fields: Fields = {
-        **{"model_name": model, "engine": engine, "wall_time": now},
+        **{"model_name": engine.model_name, "engine": engine.engine, "labels": dict(engine.labels), "wall_time": now},
         **{"version": "", "vllm_version": "", "unhashed": ""},
         **{"block_size": 0, "block_bytes": None, "modelled": True},
         **{"estimate.time": now, "estimate.window_seconds": 0.0, "estimate.requests": 0, "estimate.reuses": 0},

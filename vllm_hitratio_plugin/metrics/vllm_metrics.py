@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from prometheus_client.samples import Sample
 
+from vllm_hitratio_plugin.metrics.series import Identity, identity_of
 from vllm_hitratio_plugin.snapshot import VllmCounters
 
 #: Counters, and the field of ``VllmCounters`` that each becomes.
@@ -18,33 +20,49 @@ COUNTERS = {
 #: Its labels are the configuration of an engine's cache.
 CACHE_CONFIG = "vllm:cache_config_info"
 
+#: Ray puts a prefix before the names, and an underscore in place of the colon (docs/vllm.md#metrics-behind-ray).
+_PREFIX = re.compile(r"(ray_)?vllm[:_]")
 
-def vllm_counters(samples: Iterable[Sample]) -> dict[tuple[str, str], VllmCounters]:
-    """vLLM's figures by (model_name, engine); a page without counters still tells the engines' configurations."""
-    values: dict[tuple[str, str], dict[str, float]] = {}
-    configs: dict[str, Mapping[str, str]] = {}
+
+def vllm_counters(samples: Iterable[Sample]) -> dict[Identity, VllmCounters]:
+    """vLLM's figures by engine; a page without counters still tells the engines' configurations."""
+    values: dict[Identity, dict[str, float]] = {}
+    configs: list[Mapping[str, str]] = []
     for sample in samples:
-        key = (sample.labels.get("model_name", ""), sample.labels.get("engine", "0"))
-        if sample.name in COUNTERS:
-            values.setdefault(key, {})[COUNTERS[sample.name]] = sample.value
-        elif sample.name == CACHE_CONFIG:
-            configs[key[1]] = sample.labels  # it has no model_name
-    engines = values or {("", engine): {} for engine in configs}
-    return {
-        (model, engine): _counters(model, engine, found, configs.get(engine, {}))
-        for (model, engine), found in engines.items()
-    }
+        name = _PREFIX.sub("vllm:", sample.name, count=1)
+        if name in COUNTERS:
+            values.setdefault(identity_of(sample.labels), {})[COUNTERS[name]] = sample.value
+        elif name == CACHE_CONFIG:
+            configs.append(sample.labels)
+    if not values:
+        shared = set.intersection(*(set(config.items()) for config in configs)) if configs else set()
+        return {
+            engine: _counters(engine, {}, config)
+            for config in configs
+            # Labels that name the engine can't be told from those that configure it: what differs is what counts.
+            for engine in [identity_of(dict(config.items() - shared | {("engine", config.get("engine", "0"))}))]
+        }
+    return {engine: _counters(engine, found, _config_of(engine, configs)) for engine, found in values.items()}
 
 
-def _counters(model: str, engine: str, values: Mapping[str, float], config: Mapping[str, str]) -> VllmCounters:
+def _config_of(engine: Identity, configs: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
+    """The configuration whose labels contradict none of the engine's; nothing where several do not."""
+    named = {"engine": engine.engine, **dict(engine.labels)}  # it has no model_name
+    fitting = [config for config in configs if all(config.get(label, value) == value for label, value in named.items())]
+    return fitting[0] if len(fitting) == 1 else {}
+
+
+def _counters(engine: Identity, values: Mapping[str, float], config: Mapping[str, str]) -> VllmCounters:
     blocks = _whole(config.get("num_gpu_blocks"))
     return VllmCounters(
-        model_name=model,
-        engine=engine,
+        model_name=engine.model_name,
+        engine=engine.engine,
         caching={"true": True, "false": False}.get(config.get("enable_prefix_caching", "").lower()),
         block_size=_whole(config.get("block_size")),
         # vLLM keeps one null block.
         capacity_blocks=None if blocks is None else blocks - 1,
+        capacity_tokens=_whole(config.get("kv_cache_size_tokens")),
+        labels=dict(engine.labels),
         **values,
     )
 

@@ -68,6 +68,8 @@ class Requests(NamedTuple):
     """R, the partly filled block included."""
     full: Array
     """Full blocks."""
+    short: Array
+    """1 where it is too short for any hit, else 0."""
     most: Array
     """What a lookup could return: neither the partly filled block nor that of the last token."""
     known: Array
@@ -177,19 +179,21 @@ class Batch:
             -1 if turn is None or turn < 2 else conversation.declared_turn not in (turn - 1, turn),
         )
 
-    def count(self, capacities: Array, block_size: int, dropped_blocks: int) -> Counted:
+    def count(self, capacities: Array, block_size: int, dropped_blocks: int, match_unit: int | None = None) -> Counted:
         """Work out what was appended, at least one row.
 
         Args:
             capacities: Blocks, (k,); the first one is the cache's own.
             block_size: Tokens per block.
             dropped_blocks: Blocks that every hit gives up.
+            match_unit: Tokens per unit in which prompts hit, where that is less than a block: then a partly filled
+                block counts by its tokens.
         """
         row = _Row(*_numbers(self._rows).reshape(-1, len(_Row._fields)).T)
         tokens, known = row.tokens, row.known
         most = (tokens - 1) // block_size
         reusable = np.maximum(np.minimum(known, most) - dropped_blocks, 0)
-        prompt = np.ceil(tokens / block_size)
+        prompt = tokens / block_size if match_unit else np.ceil(tokens / block_size)
 
         times, lengths, distances = _numbers(self._reuse_times), _numbers(self._lengths), _numbers(self._distances)
         asking = np.repeat(np.arange(len(tokens)), row.runs.astype(int))
@@ -205,6 +209,7 @@ class Batch:
             tokens=tokens,
             prompt=prompt,
             full=tokens // block_size,
+            short=(tokens <= (match_unit or block_size)).astype(float),
             most=most,
             known=known,
             reusable=reusable,

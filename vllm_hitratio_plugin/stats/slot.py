@@ -62,14 +62,14 @@ class Slot:
         self.outcomes += outcomes_of(requests, block_size)
         seen = float(np.nansum(requests.hit_tokens))
         counters.requests += count
-        counters.prompt_blocks += int(prompt)
+        counters.prompt_blocks += int(prompt) if prompt.is_integer() else prompt
         counters.hit_blocks += seen / block_size
         counters.prompt_tokens += int(tokens)
         counters.hit_tokens += int(seen)
         counters.external_hit_tokens += int(requests.external_tokens.sum())
         counters.ceiling_hit_blocks += reusable
         counters.conversations += int(first)
-        counters.short_prompts += int((requests.most == 0).sum())
+        counters.short_prompts += int(requests.short.sum())
         counters.unreused_history_blocks += int(requests.unreused.sum())
         counters.forks += int(requests.forked.sum())
         counters.follow_up_turns += int((requests.unmatched >= 0).sum())
