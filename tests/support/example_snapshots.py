@@ -73,7 +73,10 @@ def full_snapshot() -> Snapshot:
         drift_contributions=contributions,
         drift_significant=["arrival_rate", "reuse_times"],
     )
-    return replace(made, counters=counters, estimate=estimate)
+    earlier = replace(
+        made.counters, **{name: value // 2 for name, value in vars(made.counters).items() if isinstance(value, int)}
+    )
+    return replace(made, counters=counters, estimate=estimate, earlier=earlier, earlier_seconds=630.0)
 
 
 def page(*snapshots: Snapshot) -> str:

@@ -15,6 +15,7 @@ NEUTRAL, MUTED = "text", "#8e8e99"
 OUTCOME_COLORS = {
     "hit": OBSERVED,
     "capacity": "orange",
+    "in_flight": "green",
     "unexplained": "red",
     "compulsory": "#5b7083",
     "partial": MUTED,

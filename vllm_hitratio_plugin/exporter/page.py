@@ -27,8 +27,9 @@ _PAGES = jinja2.Environment(
 
 #: What an outcome of a prompt block means for its reader, in the order of the bar.
 _MEANINGS = {
-    "hit": "served from the cache",
+    "hit": "served from the cache, or loaded by a KV connector",
     "capacity": "was cached, but evicted: more memory helps",
+    "in_flight": "another request was still computing it",
     "unexplained": "should still be cached: a reset, or the engine",
     "compulsory": "never seen before",
     "partial": "in a block that is not full: a smaller block size helps",

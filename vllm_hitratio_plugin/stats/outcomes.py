@@ -20,31 +20,36 @@ def none() -> Outcomes:
 def outcomes_of(requests: Requests, block_size: int) -> Outcomes:
     """Blocks by outcome of the requests whose hits were observed.
 
-    hit: what the engine returned. partial: the block that is not full or holds the last token, and what speculative
-    decoding drops of a hit. capacity: what the exact LRU lost, too. unexplained: what the exact LRU still had, and what
-    a reset took. compulsory: the rest, never seen before; of it, where the conversation's history changed (diverged),
+    hit: what the engine returned, and behind it what a KV connector loaded, whatever the local cache did with it.
+    partial: the block that is not full or holds the last token, and what speculative decoding drops of a hit. capacity:
+    what the exact LRU lost, too. unexplained: what the exact LRU still had, and what a reset took. compulsory: the rest, never seen before; of it, where the conversation's history changed (diverged),
     and what is cached under another adapter or salt (namespace).
     """
     seen = ~np.isnan(requests.hit_tokens)
     hit = np.minimum(np.where(seen, requests.hit_tokens, 0) // block_size, requests.most)
-    covered = np.maximum(requests.reusable, hit)
-    evicted = np.maximum(requests.reusable - np.maximum(hit, np.floor(requests.shadow)), 0)
+    tokens = np.where(seen, requests.hit_tokens, 0) + requests.external_tokens
+    served = np.maximum(np.minimum(tokens // block_size, requests.most), hit)
+    covered = np.maximum(requests.reusable, served)
+    evicted = np.maximum(requests.reusable - np.maximum(served, np.floor(requests.shadow)), 0)
     dropped = np.maximum(np.minimum(requests.known, requests.most) - covered, 0)
     rest = requests.most - covered - dropped
-    reset = np.minimum(requests.lost, rest)
+    once = requests.known + requests.lost
+    reset = np.clip(once - np.maximum(requests.known, served), 0, np.minimum(requests.lost, rest))
     rest = rest - reset
-    diverged = np.clip(np.minimum(requests.previous, requests.most) - requests.known - requests.lost, 0, rest)
+    diverged = np.clip(np.minimum(requests.previous, requests.most) - np.maximum(once, served), 0, rest)
     rest = rest - diverged
     namespace = np.minimum(requests.duplicated, rest)
     blocks = {
         ("hit", "local"): hit,
+        ("hit", "external"): served - hit,
         ("partial", "tail"): requests.prompt - requests.most,
         ("partial", "dropped"): dropped,
         ("compulsory", "new"): rest - namespace,
         ("compulsory", "diverged"): diverged,
         ("compulsory", "namespace"): namespace,
         ("capacity", "evicted"): evicted,
-        ("unexplained", "missing"): covered - hit - evicted,
+        ("in_flight", "prefill"): np.zeros_like(hit),
+        ("unexplained", "missing"): covered - served - evicted,
         ("unexplained", "reset"): reset,
     }
     return np.array([int(blocks[outcome][seen].sum()) for outcome in OUTCOMES], dtype=np.int64)
