@@ -216,7 +216,11 @@ class VllmCounters:
     queries: float | None = None
     """Prompt tokens looked up since the start."""
     hits: float | None = None
-    """Of them, found."""
+    """Of them, found in the local cache."""
+    external_queries: float | None = None
+    """Tokens asked of a KV connector since the start."""
+    external_hits: float | None = None
+    """Of them, loaded."""
     preemptions: float | None = None
 
 

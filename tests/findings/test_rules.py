@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.verdict import verdict
 from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.period import Period
-from vllm_hitratio_plugin.findings.rules import RULES, diagnose
+from vllm_hitratio_plugin.findings.rules import RULES
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.model.drift import FACTORS
 from vllm_hitratio_plugin.planning.capacity_curve import CapacityCurve
 from vllm_hitratio_plugin.planning.subject import live_subject
-from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Counters, Snapshot, VllmCounters
 from vllm_hitratio_plugin.wording import percent
 
 
@@ -40,11 +41,11 @@ def healthy() -> Snapshot:
 
 
 def names(snapshot: Snapshot) -> list[str]:
-    return [finding.rule for finding in diagnose(snapshot)]
+    return [finding.rule for finding in verdict(snapshot)]
 
 
 def found(snapshot: Snapshot, rule: str) -> Finding:
-    return next(finding for finding in diagnose(snapshot) if finding.rule == rule)
+    return next(finding for finding in verdict(snapshot) if finding.rule == rule)
 
 
 def everything(finding: Finding) -> str:
@@ -62,7 +63,7 @@ def test_healthy_traffic_is_called_healthy_with_its_numbers(healthy: Snapshot) -
 @pytest.mark.parametrize(("loss", "severity"), [(0.08, "warning"), (0.5, "critical")])
 def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> None:
     snapshot = chats(loss)
-    finding = diagnose(snapshot)[0]
+    finding = verdict(snapshot)[0]
     divergence = -present(snapshot.estimate.engine_divergence)
     missing = snapshot.counters.shadow_hit_blocks - snapshot.counters.hit_blocks
     assert divergence == pytest.approx(missing / snapshot.counters.prompt_blocks)
@@ -72,7 +73,7 @@ def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> N
 
 
 def test_a_divergence_within_its_noise_is_no_finding(healthy: Snapshot) -> None:
-    noisy = replace(healthy.estimate, engine_divergence=-0.05, engine_divergence_stderr=0.02)
+    noisy = replace(healthy.estimate, observed=0.6, engine_divergence=-0.05, engine_divergence_stderr=0.02)
     assert "engine-deviates" not in names(replace(healthy, estimate=noisy))
     certain = replace(noisy, engine_divergence_stderr=0.01)
     assert "engine-deviates" in names(replace(healthy, estimate=certain))
@@ -106,7 +107,7 @@ def test_a_degradation_has_a_finding_that_comes_first(reason: str, healthy: Snap
         snapshot = replace(snapshot, counters=None, estimate=None)
     assert names(snapshot)[0] == expected[reason]
     if reason != "prefix_caching_off":
-        assert "in these words" in everything(diagnose(snapshot)[0])
+        assert "in these words" in everything(verdict(snapshot)[0])
     assert "healthy" not in names(snapshot)
 
 
@@ -141,7 +142,7 @@ def test_blocks_in_use_are_missed_where_history_was_evicted() -> None:
 def test_repeated_resets_are_a_warning_a_single_old_one_is_nothing(healthy: Snapshot) -> None:
     before = replace(healthy.counters, resets=0)
     many = replace(healthy, counters=replace(healthy.counters, resets=4), earlier=before, earlier_seconds=600.0)
-    assert (diagnose(many)[0].rule, diagnose(many)[0].severity) == ("cache-reset", "warning")
+    assert (verdict(many)[0].rule, verdict(many)[0].severity) == ("cache-reset", "warning")
     old = replace(many, earlier=many.counters)
     assert "cache-reset" not in names(old)
 
@@ -153,12 +154,13 @@ def test_rates_come_from_the_counters_a_window_ago(healthy: Snapshot) -> None:
     assert (period.counters.requests, period.counters.short_prompts) == (200, 2)
     assert period.counters.fork_depths == {2: 1, 3: 1}
     assert period.since == "in the last 10 min"
-    previous = replace(healthy, counters=half, wall_time=healthy.wall_time - 60)
-    assert Period.of(healthy, previous).since == "in the last 60 s"
     assert Period.of(healthy).since == "since the start"
     # A monitor that started again counts from there.
     restarted = replace(healthy, earlier=replace(healthy.counters, requests=10_000))
     assert Period.of(restarted).counters == healthy.counters
+    # Totals that the window no longer holds do not describe the present.
+    old = replace(healthy, estimate=replace(healthy.estimate, requests=healthy.estimate.requests - 1))
+    assert Period.of(old).counters == Counters()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -304,20 +306,24 @@ def test_a_second_tier_that_serves_is_not_advised_again() -> None:
     snapshot = documents(300)
     plain = found(snapshot, "capacity-bound")
     assert any("add a second tier" in action for action in plain.actions)
-    counters = replace(snapshot.counters, external_hit_tokens=snapshot.counters.prompt_tokens // 4)
-    tiered = found(replace(snapshot, counters=counters), "capacity-bound")
-    assert "in the local cache" in tiered.summary
-    assert "A second tier served another 25 % of the prompt tokens since the start" in everything(tiered)
+    estimate, evicted = snapshot.estimate, OUTCOMES.index(("capacity", "evicted"))
+    outcomes = list(estimate.outcomes)
+    outcomes[OUTCOMES.index(("hit", "external"))] = loaded = outcomes[evicted] // 2
+    outcomes[evicted] -= loaded
+    tiered = found(replace(snapshot, estimate=replace(estimate, outcomes=outcomes)), "capacity-bound")
+    assert present(tiered.loss) < 0.6 * present(plain.loss)
+    assert "that no second tier serves" in tiered.summary
+    assert f"A second tier served another {percent(loaded / sum(outcomes))} of the prompt blocks" in everything(tiered)
     assert not any("add a second tier" in action for action in tiered.actions)
 
 
-def test_requests_without_reuse_are_no_lack_of_traffic() -> None:
+def test_few_long_reuses_are_no_lack_of_traffic() -> None:
     engine = VirtualEngine(16, 10_000)
     for number in range(300):
-        engine.prompt(number, text(number, 320))
+        engine.prompt(number, text(number if number % 10 else "again", 320))
     finding = found(engine.snapshot(), "not-enough-data")
     assert "too little reuse" in finding.summary
-    assert "300 requests and 0 runs" in everything(finding)
+    assert "300 requests and 29 runs" in everything(finding)
     assert "Wait, or send traffic." not in finding.actions
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from vllm_hitratio_plugin.cli.output import print_json
 from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.findings.finding import Finding
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.metrics.fetch import FetchError, fetch
@@ -150,11 +151,10 @@ def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Diagnosis:
     engines = []
     for url, page in pages.items():
         before = earlier.get(url)
-        snapshots = {} if before is None else {(old.model_name, old.engine): old for old in before.snapshots}
         plain = {} if before is None else {(old.model_name, old.engine): old for old in before.without_plugin}
         for snapshot in page.snapshots:
             key = (snapshot.model_name, snapshot.engine)
-            engines.append(EngineReport(url, *key, snapshot, diagnose(snapshot, snapshots.get(key))))
+            engines.append(EngineReport(url, *key, snapshot, diagnose(snapshot)))
         for counters in page.without_plugin:
             key = (counters.model_name, counters.engine)
             engines.append(EngineReport(url, *key, None, [without_plugin(counters, plain.get(key))]))
@@ -231,6 +231,9 @@ def headline(snapshot: Snapshot) -> str:
         ):
             if value is not None:
                 words.append(f"{name} {percent(value)}")
+        loaded = Period.of(snapshot).share("hit", "external")
+        if loaded:
+            words.append(f"and {percent(loaded)} from a second tier")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
     return "; ".join(words)

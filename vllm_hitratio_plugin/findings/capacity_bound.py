@@ -14,21 +14,21 @@ _PAUSE_S = 300.0
 
 
 def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
-    """Fires by the share of prompt blocks that an exact LRU of this capacity has evicted, too."""
+    """Fires by the share of prompt blocks that an exact LRU of this capacity has evicted, too, and no tier served."""
     evicted, estimate = period.share("capacity"), snapshot.estimate
     lost = evicted
     if estimate is not None and estimate.observed is not None and estimate.ceiling is not None:
-        # An engine that does better than LRU has lost less, and so has today's traffic where totals are older.
+        # An engine that does better than LRU has lost less.
         lost = min(evicted, estimate.ceiling - estimate.observed)
     if lost < _NOTABLE:
         return None
-    counters = period.counters
-    tier = counters.external_hit_tokens / counters.prompt_tokens if counters.prompt_tokens else 0.0
+    loaded = period.share("hit", "external")
+    tier = loaded > 0 or (snapshot.counters is not None and snapshot.counters.external_hit_tokens > 0)
     evidence = [
         f"{percent(evicted)} of the prompt blocks {period.window} had been cached and were evicted before they were "
         f"needed again; an exact LRU of {count(snapshot.capacity_blocks, 'block')} evicts them, too. "
-        f"{percent(period.share('hit'))} were hits, {percent(period.share('compulsory'))} compulsory misses, "
-        f"{percent(period.share('partial'))} partial blocks.",
+        f"{percent(period.share('hit', 'local'))} were local hits, {percent(period.share('compulsory'))} compulsory "
+        f"misses, {percent(period.share('partial'))} partial blocks.",
     ]
     actions = []
     met = False
@@ -44,8 +44,8 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
         actions += _knee(estimate, snapshot)
     if tier:
         evidence.append(
-            f"A second tier served another {percent(tier)} of the prompt tokens {period.since}. That may be part of "
-            "what the local cache lost."
+            f"A second tier served another {percent(loaded)} of the prompt blocks {period.window}. What it served is "
+            "not part of the loss."
         )
     actions += [
         "Give KV more memory: --gpu-memory-utilization, --kv-cache-dtype fp8 or more workers"
@@ -58,7 +58,7 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
         severity="warning" if lost >= _BAD and not met else "info",
         confidence=0.95,
         summary=f"The cache is too small for this traffic: eviction costs {points(lost)} of hit ratio"
-        + (" in the local cache." if tier else "."),
+        + (" that no second tier serves." if tier else "."),
         evidence=tuple(evidence),
         causes=(
             "Conversations pause for longer than an unused block stays cached.",

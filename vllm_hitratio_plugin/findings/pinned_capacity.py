@@ -27,6 +27,8 @@ def pinned_capacity(snapshot: Snapshot, period: Period) -> Finding | None:
     predicted, more = estimate.predicted.get(REUSE_TIME), ratio_at(estimate.curve, snapshot.capacity_blocks + in_use)
     if predicted is not None and more is not None:
         gain = max(more - predicted, 0.0)
+        if estimate.ceiling is not None and estimate.observed is not None:
+            gain = min(gain, max(estimate.ceiling - estimate.observed, 0.0))
         evidence.append(f"With as many more blocks, the prediction rises from {percent(predicted)} by {points(gain)}.")
     return Finding(
         rule="pinned-capacity",

@@ -119,7 +119,7 @@ class ByOutcome(Source):
     def samples(self, snapshot: Snapshot) -> Iterator[Sample]:
         """One per outcome and reason."""
         values = at(snapshot, self.path)
-        if values is not None:
+        if values:
             for labels, value in zip(OUTCOMES, values, strict=True):
                 yield Sample(float(value), labels)
 

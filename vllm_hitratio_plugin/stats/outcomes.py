@@ -22,8 +22,9 @@ def outcomes_of(requests: Requests, block_size: int) -> Outcomes:
 
     hit: what the engine returned, and behind it what a KV connector loaded, whatever the local cache did with it.
     partial: the block that is not full or holds the last token, and what speculative decoding drops of a hit. capacity:
-    what the exact LRU lost, too. unexplained: what the exact LRU still had, and what a reset took. compulsory: the rest, never seen before; of it, where the conversation's history changed (diverged),
-    and what is cached under another adapter or salt (namespace).
+    what the exact LRU lost, too. unexplained: what the exact LRU still had, and what a reset took. compulsory: the
+    rest, never seen before; of it, where the conversation's history changed (diverged), and what is cached under
+    another adapter or salt (namespace).
     """
     seen = ~np.isnan(requests.hit_tokens)
     hit = np.minimum(np.where(seen, requests.hit_tokens, 0) // block_size, requests.most)
