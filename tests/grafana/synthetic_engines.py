@@ -88,6 +88,7 @@ class Engine:
         self._add("hitratio_prompt_tokens_total", blocks * 124)
         self._add("hitratio_hit_blocks_total", blocks * hit)
         self._add("hitratio_hit_tokens_total", blocks * hit * 128)
+        self._add("hitratio_external_hit_tokens_total", 0)
         self._add("vllm:prefix_cache_hits_total", blocks * hit * 128)
         self._add("vllm:prefix_cache_queries_total", blocks * 124)
         self._add("hitratio_predicted_hit_blocks_total", blocks * predicted, estimator="reuse_time")
@@ -103,6 +104,8 @@ class Engine:
             ("hit", "local"): hit,
             ("partial", "tail"): partial,
             ("compulsory", "diverged"): 0.02,
+            ("hit", "external"): 0,
+            ("in_flight", "prefill"): 0,
             ("capacity", "evicted"): max(ceiling - max(shadow, hit), 0),
             ("unexplained", "missing"): max(shadow - hit, 0),
             ("unexplained", "reset"): 0,

@@ -233,7 +233,7 @@ def headline(snapshot: Snapshot) -> str:
                 words.append(f"{name} {percent(value)}")
         loaded = Period.of(snapshot).share("hit", "external")
         if loaded:
-            words.append(f"and {percent(loaded)} from a second tier")
+            words.append(f"another {percent(loaded)} from a second tier")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
     return "; ".join(words)

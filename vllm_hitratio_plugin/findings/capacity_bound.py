@@ -11,6 +11,8 @@ from vllm_hitratio_plugin.wording import capacity, count, duration, percent, poi
 _NOTABLE = 0.005
 _BAD = 0.03
 _PAUSE_S = 300.0
+#: A window with less is worth knowing of, not acting on.
+_LEAST_REQUESTS = 200
 
 
 def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
@@ -31,7 +33,7 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
         f"misses, {percent(period.share('partial'))} partial blocks.",
     ]
     actions = []
-    met = False
+    met, enough = False, estimate is not None and estimate.requests >= _LEAST_REQUESTS
     if estimate is not None:
         if estimate.observed is not None and estimate.ceiling is not None:
             evidence.append(
@@ -55,7 +57,7 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
     ]
     return Finding(
         rule="capacity-bound",
-        severity="warning" if lost >= _BAD and not met else "info",
+        severity="warning" if lost >= _BAD and enough and not met else "info",
         confidence=0.95,
         summary=f"The cache is too small for this traffic: eviction costs {points(lost)} of hit ratio"
         + (" that no second tier serves." if tier else "."),

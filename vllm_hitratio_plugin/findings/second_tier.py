@@ -22,7 +22,7 @@ def second_tier(snapshot: Snapshot, period: Period) -> Finding | None:
     if period.prompt_blocks:
         evidence.append(
             f"Of the prompt blocks {period.window}, {percent(period.share('capacity'))} were evicted from the local "
-            f"cache and loaded by nobody, {percent(period.share('compulsory'))} were new, "
+            f"cache and not loaded either, {percent(period.share('compulsory'))} were new, "
             f"{percent(period.share('partial'))} partial."
         )
     if snapshot.modelled:
@@ -35,7 +35,7 @@ def second_tier(snapshot: Snapshot, period: Period) -> Finding | None:
         severity="info",
         confidence=1.0,
         summary=f"{percent(local + external)} of the prompt tokens are served: {percent(local)} by the local cache, "
-        f"{percent(external)} by a second tier. The tier is there and works.",
+        f"{percent(external)} by the tier behind its KV connector. The tier is there and works.",
         evidence=tuple(evidence),
         causes=("A KV connector loads from host memory, from a store, or from a prefiller.",),
         actions=(
