@@ -56,11 +56,11 @@ class Source:
 
     def external(self, by: str = "") -> str:
         """Share of the prompt tokens that a KV connector loaded; no result where none did."""
-        return f"({self.flow(EXTERNAL_TOKENS, by=by)} > 0) / {self.flow(PROMPT_TOKENS, by=by)}"
+        return f"({self.flow(EXTERNAL_TOKENS, by=by)} > 0) / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
 
     def served(self, by: str = "") -> str:
         """Share of the prompt tokens that were hits or loaded; no result where no KV connector loads."""
-        return f"{self.external(by)} + {self.flow(HIT_TOKENS, by=by)} / {self.flow(PROMPT_TOKENS, by=by)}"
+        return f"{self.external(by)} + {self.flow(HIT_TOKENS, by=by)} / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
 
     def predicted(self, by: str = "", estimator: str = HEADLINE) -> str:
         """Predicted hit ratio of the same prompts."""
