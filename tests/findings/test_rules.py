@@ -346,3 +346,44 @@ def test_a_share_of_the_cache_is_claimed_only_where_it_is_known() -> None:
     assert "They occupy" not in everything(found(snapshot, "template-rewrites-history"))
     recent = replace(snapshot, earlier=Counters(), earlier_seconds=200.0)
     assert "They occupy" in everything(found(recent, "template-rewrites-history"))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "total", "severity"), [(530, 1000, "warning"), (30, 1000, "info"), (19, 1000, None), (15, 100, None)]
+)
+def test_what_another_request_computes_is_told(
+    blocks: int, total: int, severity: str | None, healthy: Snapshot
+) -> None:
+    outcomes = dict.fromkeys(OUTCOMES, 0)
+    outcomes["in_flight", "prefill"], outcomes["compulsory", "new"] = blocks, total - blocks
+    estimate = replace(healthy.estimate, observed=0.0, outcomes=list(outcomes.values()))
+    snapshot = replace(healthy, estimate=estimate)
+    if severity is None:
+        assert "in-flight" not in names(snapshot)
+        return
+    finding = found(snapshot, "in-flight")
+    assert (finding.severity, finding.loss) == (severity, blocks / total)
+    assert finding.summary.startswith(
+        f"{100 * blocks / total:.1f} points of the prompts were being computed by another"
+    )
+
+
+def test_a_prefiller_that_serves_everything_is_no_loss(healthy: Snapshot) -> None:
+    counters = replace(healthy.counters, hit_tokens=0, external_hit_tokens=healthy.counters.prompt_tokens + 7)
+    finding = found(replace(healthy, counters=counters), "second-tier")
+    assert "100 % of the prompt tokens are served: 0 % by the local cache, 100 %" in finding.summary
+    assert "second-tier" not in names(replace(healthy, counters=replace(counters, external_hit_tokens=3)))
+
+
+def test_what_vllm_says_of_a_connector() -> None:
+    page = VllmCounters("m", "0", queries=1000.0, hits=100.0, external_queries=900.0, external_hits=0.0)
+    assert "was asked for 900 tokens since the start and loaded 0" in everything(without_plugin(page))
+    # Over 100 % is no sum.
+    twice = everything(without_plugin(replace(page, external_hits=950.0)))
+    assert "no sum is given" in twice
+    before = replace(page, queries=500.0, hits=50.0, external_hits=100.0)
+    later = everything(without_plugin(replace(page, external_hits=350.0), before))
+    assert "Another 50 % were loaded through a KV connector (a second tier or a prefiller): 60 % together" in later
+    assert "Looked for and not found: vllm:prefix_cache_queries_total" in everything(
+        without_plugin(VllmCounters("m", "0"))
+    )
