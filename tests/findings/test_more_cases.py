@@ -130,8 +130,7 @@ def documents(minutes_idle: int = 0) -> Snapshot:
     for number in range(2400):
         document = number % 41 if number < 1600 else rng.randrange(16)
         engine.prompt(number / 4, text(document, 320) + text(("question", number), 5))
-    now = engine.now + 60 * minutes_idle
-    return engine.snapshot(at=now, **engine.window_ago(now))
+    return engine.snapshot(at=engine.now + 60 * minutes_idle)
 
 
 def test_case_31_an_idle_engine_has_lost_nothing() -> None:
@@ -172,7 +171,7 @@ def test_case_34_answers_that_are_never_sent_back() -> None:
         cached = chain(asked[client] + answer, 16)
         engine.tell(3 * number, len(asked[client]), cached, 160 * (turn % 10), cached=len(cached), conversation=key)
         assert len(cached) == len(ids) + 10
-    snapshot = engine.snapshot(**engine.window_ago(engine.now))
+    snapshot = engine.snapshot()
     found = next(finding for finding in verdict(snapshot) if finding.rule == "template-rewrites-history")
     # Of 20 blocks that a turn writes, the 10 of its answer are not asked for; a tenth of the turns is the last one.
     more = present(snapshot.counters).since(present(snapshot.earlier))

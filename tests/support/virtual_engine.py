@@ -82,19 +82,15 @@ class VirtualEngine:
             self.monitor.refresh(time)
             self._history.append((time, self.monitor.counters))
 
-    def window_ago(self, time: float) -> dict[str, Any]:
-        """The counters of a window before ``time``, as facts of a snapshot."""
-        at, counters = next(look for look in reversed(self._history) if time - look[0] >= self._window)
-        return {"earlier": counters, "earlier_seconds": time - at}
-
     def snapshot(self, at: float | None = None, **facts: Any) -> Snapshot:
         """What the plugin would publish at that moment."""
         moment = self.now if at is None else at
-        known = {
-            "estimate": self.monitor.refresh(moment),
-            "wall_time": moment,
-            "last_reset": self.monitor.last_reset,
-        }
+        estimate = self.monitor.refresh(moment)
+        known: dict[str, Any] = {"estimate": estimate, "wall_time": moment, "last_reset": self.monitor.last_reset}
+        for time_, counters in reversed(self._history):
+            if moment - time_ >= estimate.window_seconds and counters.requests:
+                known |= {"earlier": counters, "earlier_seconds": moment - time_}
+                break
         return snapshot_of(self.monitor, **known | facts)
 
 
