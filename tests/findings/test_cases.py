@@ -284,7 +284,7 @@ def test_case_14_one_prompt_under_four_salts() -> None:
     assert outcomes_of(snapshot)["compulsory", "namespace"] == 3 * 100
     found = first(snapshot)
     assert found.rule == "duplicate-namespaces"
-    assert "300 blocks (5.3 GiB per worker), 30 % of the cache's 1,000" in words(found)
+    assert "300 blocks (5.3 GiB per worker); such copies occupy 30 % of the cache's 1,000 at a time" in words(found)
 
 
 def test_case_15_speculative_decoding_gives_up_a_unit() -> None:

@@ -37,7 +37,7 @@ class Period:
             since = f"in the last {duration(seconds or 0.0)}"
         else:
             seconds = None
-            if estimate is not None and estimate.requests < counters.requests:
+            if estimate is None or estimate.requests < counters.requests:
                 counters = Counters()
         columns, window = counters.outcomes, since
         if estimate is not None and estimate.outcomes:

@@ -2,10 +2,10 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.period import Period
-from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot
+from vllm_hitratio_plugin.findings.residency import share_of_cache
+from vllm_hitratio_plugin.snapshot import Snapshot
 from vllm_hitratio_plugin.wording import count, percent
 
-_EVICTED = OUTCOMES.index(("capacity", "evicted"))
 _NOTABLE = 0.02
 _BAD = 0.05
 
@@ -26,12 +26,10 @@ def template_rewrites_history(snapshot: Snapshot, period: Period) -> Finding | N
         f"for them: {unreused / turns:.1f} blocks per follow-up turn, over {count(turns, 'turn')}. That is "
         f"{percent(share)} of what was written into the cache in that time.",
     ]
-    resident = _resident(snapshot, period)
-    if resident is not None and resident <= snapshot.capacity_blocks:
-        evidence.append(
-            f"They occupy {percent(resident / snapshot.capacity_blocks)} of the cache's "
-            f"{count(snapshot.capacity_blocks, 'block')}."
-        )
+    total = 0 if snapshot.counters is None else snapshot.counters.unreused_history_blocks
+    occupied = share_of_cache(snapshot, unreused, period.seconds, total)
+    if occupied is not None:
+        evidence.append(f"They occupy {percent(occupied)} of the cache's {count(snapshot.capacity_blocks, 'block')}.")
     if diverged:
         evidence.append(
             f"{percent(diverged)} of the prompt blocks {period.window} stand where the conversation's previous prompt "
@@ -62,17 +60,3 @@ def template_rewrites_history(snapshot: Snapshot, period: Period) -> Finding | N
         # Blocks that nobody asks for only take room; what was changed in the prompts could have hit.
         loss=diverged,
     )
-
-
-def _resident(snapshot: Snapshot, period: Period) -> float | None:
-    """How many of those blocks are cached at a time; None where that is unknown."""
-    time = snapshot.estimate.characteristic_time if snapshot.estimate is not None else None
-    if time is not None and period.seconds:
-        # Little's law, with the rate of the period: each stays for T_C.
-        return period.counters.unreused_history_blocks * min(time / period.seconds, 1.0)
-    counters, known = snapshot.counters, snapshot.index_blocks
-    whole = counters is not None and known is not None and known <= snapshot.capacity_blocks
-    if not whole or counters is None or counters.resets or counters.outcomes[_EVICTED]:
-        return None
-    # Nothing was evicted since the start, so all of them are still there.
-    return float(counters.unreused_history_blocks)
