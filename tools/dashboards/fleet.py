@@ -108,7 +108,7 @@ def _sums() -> list[timeseries.Panel]:
     predicted = query(CHOSEN.predicted("model_name"), "{{model_name}}, predicted")
     dashed = line(".*, predicted", MUTED, width=1, dashed=True, regex=True)
     observed = curve(CHOSEN.observed("model_name"), "{{model_name}}")
-    served = query(CHOSEN.served("model_name"), "{{model_name}}, with second tier")
+    served = query(CHOSEN.served_with_tier("model_name"), "{{model_name}}, with second tier")
     tier = line(".*, with second tier", TIER, regex=True)
     return [
         curves("Hit ratio, by model", "percentunit", observed, (served, [tier]), (predicted, [dashed])),

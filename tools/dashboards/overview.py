@@ -67,7 +67,7 @@ def _hit_ratio() -> timeseries.Panel:
         "Hit ratio: predicted and observed",
         "percentunit",
         curve(CHOSEN.observed(), "observed", OBSERVED, width=3),
-        curve(CHOSEN.served(), "with second tier", TIER),
+        curve(CHOSEN.served_with_tier(), "with second tier", TIER),
         curve(predicted, "predicted", PREDICTED, dashed=True),
         curve(mean_field, "predicted, mean field", MUTED, width=1, dashed=True),
         curve(CHOSEN.ratio(CURVE_BLOCKS, INFINITE), "ceiling", CEILING, width=1),

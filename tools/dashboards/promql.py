@@ -59,8 +59,13 @@ class Source:
         return f"({self.flow(EXTERNAL_TOKENS, by=by)} > 0) / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
 
     def served(self, by: str = "") -> str:
-        """Share of the prompt tokens that were hits or loaded; no result where no KV connector loads."""
-        return f"{self.external(by)} + {self.flow(HIT_TOKENS, by=by)} / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
+        """Share of the prompt tokens that were local hits or loaded."""
+        tokens = f"{self.flow(HIT_TOKENS, by=by)} + {self.flow(EXTERNAL_TOKENS, by=by)}"
+        return f"({tokens}) / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
+
+    def served_with_tier(self, by: str = "") -> str:
+        """The same where a KV connector loads; no result elsewhere."""
+        return f"{self.served(by)} and {self.external(by)}"
 
     def predicted(self, by: str = "", estimator: str = HEADLINE) -> str:
         """Predicted hit ratio of the same prompts."""
