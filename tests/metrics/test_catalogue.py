@@ -61,6 +61,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_engine_divergence_ratio": set(),
     "hitratio_engine_divergence_ratio_stderr": set(),
     "hitratio_curve_ratio": {"capacity_blocks"},
+    "hitratio_curve_characteristic_time_seconds": {"capacity_blocks"},
     "hitratio_drift_contribution_ratio": {"factor"},
     "hitratio_drift_significant": {"factor"},
     "hitratio_conversation_arrival_rate": set(),
@@ -96,7 +97,7 @@ NOT_ON_A_PAGE = {
     # Of the earlier counters, a page tells what findings need: sums and buckets.
     Snapshot: {"earlier", "sums", "vllm"},
     Counters: {"uncounted"},
-    Estimate: {"shadow_curve", "characteristic_times"},
+    Estimate: {"shadow_curve"},
 }
 
 #: When the pages are read, Unix seconds.

@@ -83,5 +83,7 @@ def _check_page(found: list[Finding], snapshot: Snapshot) -> None:
         assert (here.severity, here.confidence) == (there.severity, there.confidence)
         assert (here.loss is None) == (there.loss is None)
         assert here.loss is None or here.loss == pytest.approx(there.loss, abs=1e-9)
-        if here.rule not in ("plugin-degraded", "not-modelled"):
-            assert here.summary == there.summary
+        # The words of a degradation, and requests that skip the cache from the start on, are not on a page.
+        skipped = snapshot.counters is not None and snapshot.counters.uncounted > snapshot.counters.resumed
+        if here.rule not in ("plugin-degraded", "not-modelled") and not skipped:
+            assert (here.summary, here.evidence, here.actions) == (there.summary, there.evidence, there.actions)

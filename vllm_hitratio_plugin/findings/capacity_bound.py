@@ -1,5 +1,6 @@
 """The cache is too small for the reuse times of its traffic."""
 
+import math
 from collections.abc import Sequence
 
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
@@ -101,10 +102,11 @@ def _target(estimate: Estimate, snapshot: Snapshot) -> list[str]:
         return []
     if estimate.recommended_blocks is None:
         return [f"No capacity reaches the target of {percent(estimate.target)}."]
+    # As the metric shows it: a smaller whole number would not reach the target.
+    needed = math.ceil(estimate.recommended_blocks)
     return [
-        f"The target of {percent(estimate.target)} needs "
-        f"{capacity(estimate.recommended_blocks, snapshot.block_bytes)}, "
-        f"{estimate.recommended_blocks / snapshot.capacity_blocks:.2f} × today's."
+        f"The target of {percent(estimate.target)} needs {capacity(needed, snapshot.block_bytes)}, "
+        f"{needed / snapshot.capacity_blocks:.2f} × today's."
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vllm_hitratio_plugin.metrics.increases import Increases
 from vllm_hitratio_plugin.metrics.metric import Metric, gauge, where_modelled
-from vllm_hitratio_plugin.metrics.sources import ByOutcome, Value
+from vllm_hitratio_plugin.metrics.sources import ByCapacity, ByOutcome, Value
 
 WINDOW: tuple[Metric, ...] = (
     gauge("hitratio_observed_ratio", "Observed hit ratio of the current window, in blocks.", "estimate.observed"),
@@ -42,6 +42,12 @@ WINDOW: tuple[Metric, ...] = (
             ByOutcome("estimate.outcomes"),
             "outcome",
             "reason",
+        ),
+        gauge(
+            "hitratio_curve_characteristic_time_seconds",
+            "How long an unused block would stay in a cache of another capacity; +Inf if nothing would evict it.",
+            ByCapacity("estimate.characteristic_times", endless=True),
+            "capacity_blocks",
         ),
     ),
 )
