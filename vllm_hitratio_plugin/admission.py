@@ -227,7 +227,7 @@ class Admissions:
         self._unhashed_in_use -= written
         if before < running.full <= cached:
             del self._prefilling[key]
-            if conversation is not None:
+            if node is not None and conversation is not None:
                 node.conversation = conversation
 
     def _in_flight(self, ids: Sequence[Hashable], most: int) -> int:

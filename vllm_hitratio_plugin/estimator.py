@@ -20,6 +20,9 @@ from vllm_hitratio_plugin.stats.outcomes import none
 from vllm_hitratio_plugin.stats.slot import Slot
 from vllm_hitratio_plugin.stats.window import Span
 
+#: Below this ceiling no curve can be far off, however few reuses it rests on: it lies between 0 and the ceiling.
+_NO_REUSE = 0.01
+
 #: Groups of the jackknife of the paper's estimator, few since each replica is a fit of its own.
 _PAPER_GROUPS = 10
 
@@ -82,10 +85,11 @@ class Estimator:
                 "characteristic_time": _finite(model.characteristic_time(capacity)),
                 "characteristic_times": {size: _finite(model.characteristic_time(size)) for size in self._grid},
             }
-        ready = enough and sums.reuse_runs >= self._least_reuses
+        sparse = sums.reusable_blocks <= _NO_REUSE * sums.prompt_blocks
+        ready = enough and (sums.reuse_runs >= self._least_reuses or sparse)
         if ready:
             figures |= self._ratios(span, mean_field) | _workload_figures(sums)
-            figures["ceiling"] = model.ceiling
+            figures |= {"ceiling": model.ceiling, "ceiling_stderr": _ceiling_stderr(span)}
             if self._target is not None:
                 recommended = HitRatioCurve.total([slot.curve for slot in span.slots]).capacity_for(self._target)
                 figures |= {"recommended_blocks": recommended, "reachable": recommended is not None}
@@ -155,6 +159,13 @@ class Estimator:
             if sum(slot.reuse_runs for slot in window) < self._least_reuses:
                 return None
         return drift(before, now, self._capacity)
+
+
+def _ceiling_stderr(span: Span) -> float | None:
+    """Of n requests without any reuse, the next one may still have some: the rule of succession gives 1 / n."""
+    reusable = np.array([slot.sums.reusable_blocks for slot in span.slots])
+    error = ratio_jackknife(reusable, np.array([slot.sums.prompt_blocks for slot in span.slots])).stderr
+    return error or 1 / span.sums.requests if not reusable.any() else error
 
 
 def _finite(seconds: float) -> float | None:

@@ -244,6 +244,7 @@ class Monitor:
     def _add(self, slot: Slot, counters: Counters) -> None:
         """Add what a part of a slot counted, with the hits expected of it and those of the shadow."""
         counters.add(slot.counters)
+        counters.written_blocks += slot.sums.written_blocks
         counters.predicted_hit_blocks[REUSE_TIME] += float(self._shown[0])
         counters.shadow_hit_blocks += float(slot.shadow[0])
         for index, capacity in enumerate(self.grid, start=1):

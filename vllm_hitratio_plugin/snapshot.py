@@ -19,6 +19,7 @@ ESTIMATORS = (REUSE_TIME, MEAN_FIELD)
 #: (outcome, reason) of prompt blocks, in the order of every list of them (docs/model.md#outcomes-of-a-prompt-block).
 OUTCOMES = (
     ("hit", "local"),
+    ("hit", "external"),
     ("partial", "tail"),
     ("partial", "dropped"),
     ("compulsory", "new"),
@@ -90,6 +91,7 @@ class Estimate:
     engine_divergence_stderr: float | None = None
     ceiling: float | None = None
     """Infinite-cache hit ratio: the share of prompt blocks seen before, which no capacity exceeds."""
+    ceiling_stderr: float | None = None
     arrival_rate: float | None = None
     """λ0, conversations per second."""
     history_workload: float | None = None
@@ -161,6 +163,8 @@ class Counters:
     """Prompt blocks by ``OUTCOMES``."""
     unreused_history_blocks: int = 0
     """Blocks that a turn left in the cache and the conversation's next prompt did not ask for."""
+    written_blocks: float = 0.0
+    """Blocks of content new to the cache: what prompts brought beyond the blocks seen before, and answers."""
     interarrival_buckets: list[int] = field(default_factory=lambda: [0] * (len(INTERARRIVAL_BOUNDS) + 1))
     """Turns per bucket of ``INTERARRIVAL_BOUNDS``, the last one beyond all bounds; not cumulative."""
     interarrival_seconds: float = 0.0
@@ -214,7 +218,11 @@ class VllmCounters:
     queries: float | None = None
     """Prompt tokens looked up since the start."""
     hits: float | None = None
-    """Of them, found."""
+    """Of them, found in the local cache."""
+    external_queries: float | None = None
+    """Tokens asked of a KV connector since the start."""
+    external_hits: float | None = None
+    """Of them, loaded."""
     preemptions: float | None = None
     capacity_tokens: int | None = None
     """Tokens that the cache holds, as vLLM states it: where layers are in groups, not blocks times block size."""

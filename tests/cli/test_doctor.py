@@ -117,14 +117,12 @@ def test_json_names_rules_and_code(serve: Serve, capsys: pytest.CaptureFixture[s
     assert engine["findings"][0]["evidence"]
 
 
-def test_the_exporter_says_more_than_metrics_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exporter_and_metrics_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     exporter = Exporter("127.0.0.1", 0, taken)
     try:
-        for path in ("", "/hitratio", "/hitratio.json"):
+        for path in ("", "/hitratio", "/hitratio.json", "/metrics"):
             assert main(["doctor", f"127.0.0.1:{exporter.port}{path}"]) == 1
             assert "in the last 10 min had been cached and were evicted" in " ".join(capsys.readouterr().out.split())
-        assert main(["doctor", f"127.0.0.1:{exporter.port}/metrics"]) == 1
-        assert "since the start had been cached and were evicted" in " ".join(capsys.readouterr().out.split())
     finally:
         exporter.close()
 
@@ -274,10 +272,3 @@ def test_a_second_look_is_about_the_time_in_between() -> None:
     report = examine({"url": parse(later, 60.0)}, {"url": parse(PLAIN, 0.0)})
     evidence = report.engines[0].findings[0].evidence
     assert "5 % of 100,000 prompt tokens were served from the cache since the last look." in evidence
-    first, second = taken(), taken()
-    assert second.counters is not None
-    second.counters.outcomes = [2 * blocks for blocks in second.counters.outcomes]
-    second.counters.requests = 3000
-    second = replace(second, wall_time=first.wall_time + 60)
-    report = examine({"url": parse(page(second), 60.0)}, {"url": parse(page(first), 0.0)})
-    assert "in the last 60 s had been cached and were evicted" in report.engines[0].findings[0].evidence[0]

@@ -24,7 +24,8 @@ TOP_KEYS = {
     *("predicted_at_recommended", "requests", "conversations", "prompt_blocks", "fates", "prompt_blocks_total"),
     *("fates_total", "vllm_hits_tokens", "plugin_hits_tokens", "workload", "curve", "checks", "settings", "trials"),
 }
-BLOCKS = [300, 50, 0, 330, 0, 0, 320, 0, 0]
+COUNTED = {("hit", "local"): 300, ("partial", "tail"): 50, ("compulsory", "new"): 330, ("capacity", "evicted"): 320}
+BLOCKS = [COUNTED.get(outcome, 0) for outcome in OUTCOMES]
 
 
 def outcome(estimate: dict[str, object] | None = None, **changes: object) -> Outcome:

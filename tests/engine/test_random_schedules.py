@@ -8,8 +8,8 @@ from tests.support.random_schedule import SCHEDULES, Schedule, run
 
 pytestmark = pytest.mark.vllm
 
-#: Of a run's admissions, those whose hit may differ: a block of an answer counts from the end of the answer on, not from
-#: the step that fills it (docs/model.md#what-the-exact-shadow-leaves-out).
+#: Of a run's admissions, those whose hit may differ: a block of an answer counts from the end of the answer on, not
+#: from the step that fills it (docs/model.md#copies-and-content-in-flight).
 ANSWERS = 0.002
 
 

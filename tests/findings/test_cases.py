@@ -4,34 +4,24 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.support.example_snapshots import page
+from tests.support.verdict import verdict, words
 from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.finding import Finding
-from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
+from vllm_hitratio_plugin.findings.rules import diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
-from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.metrics.reader import parse
 from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot, VllmCounters
 
 
 def first(snapshot: Snapshot) -> Finding:
-    return diagnose(snapshot)[0]
+    return verdict(snapshot)[0]
 
 
 def outcomes_of(snapshot: Snapshot) -> dict[tuple[str, str], int]:
     assert snapshot.estimate is not None
     return dict(zip(OUTCOMES, snapshot.estimate.outcomes, strict=True))
-
-
-def words(finding: Finding) -> str:
-    return " ".join((finding.summary, *finding.evidence, *finding.causes, *finding.actions))
-
-
-def page_of(snapshot: Snapshot) -> str:
-    registry = CollectorRegistry()
-    registry.register(SnapshotCollector(lambda: [snapshot]))
-    return generate_latest(registry).decode()
 
 
 @pytest.mark.parametrize(
@@ -78,18 +68,19 @@ def test_case_4_preempted_requests_are_no_new_prompts() -> None:
     found = first(snapshot)
     assert found.rule == "preemption"
     assert "100 preempted requests came back" in words(found)
-    assert "cold-workload" in [finding.rule for finding in diagnose(snapshot)]
+    assert "cold-workload" in [finding.rule for finding in verdict(snapshot)]
     doubled = replace(
         snapshot, vllm=VllmCounters("qwen3-8b", "0", queries=400 * 16 * 20.0, hits=100.0 * (16 * 20 - 16))
     )
-    inconsistent = next(finding for finding in diagnose(doubled) if finding.rule == "metric-inconsistent")
+    inconsistent = next(finding for finding in verdict(doubled) if finding.rule == "metric-inconsistent")
     assert "23.8 % is above the ceiling of 0 %, so it counts something twice" in words(inconsistent)
 
 
 @pytest.mark.vllm
 def test_case_5_a_waiting_request_is_counted_once() -> None:
+    from vllm_hitratio_plugin.engine.probe import cache_facts
     from vllm_hitratio_plugin.engine.recorder import Admission, Recorder, Release
-    from vllm_hitratio_plugin.engine.requests import access_of
+    from vllm_hitratio_plugin.engine.requests import tell
     from vllm_hitratio_plugin.replay.pools.vllm_pool import VllmPool
 
     pool = VllmPool(100, 128)
@@ -105,12 +96,10 @@ def test_case_5_a_waiting_request_is_counted_once() -> None:
     records = recorder.records
     recorder.close()
     assert [type(record) for record in records] == [Admission, Release, Admission, Release]
+    facts = cache_facts(pool._manager)
     for record in records:
-        if isinstance(record, Admission):
-            engine.monitor.admit(access_of(record, 100, 128))
-        elif isinstance(record, Release):
-            engine.monitor.release(record.time, record.request.request_id)
-        engine.now = record.time
+        tell(engine.monitor, record, facts)
+    engine.now = records[-1].time
     young = engine.snapshot()
     snapshot = replace(young, estimate=replace(young.estimate, window_seconds=600.0))
     counters = snapshot.counters
@@ -121,9 +110,9 @@ def test_case_5_a_waiting_request_is_counted_once() -> None:
     assert found.rule == "metric-inconsistent"
     assert "40 % of 102,400 tokens; the admitted requests had 23.5 % of 21,760" in words(found)
     # Right after the start, the plugin's counters may just be older.
-    assert "metric-inconsistent" not in [each.rule for each in diagnose(replace(young, vllm=every))]
+    assert "metric-inconsistent" not in [each.rule for each in verdict(replace(young, vllm=every))]
     once = replace(every, queries=128.0 * 170, hits=128.0 * 40)
-    assert "metric-inconsistent" not in [each.rule for each in diagnose(replace(snapshot, vllm=once))]
+    assert "metric-inconsistent" not in [each.rule for each in verdict(replace(snapshot, vllm=once))]
 
 
 def test_case_6_a_ratio_of_sums() -> None:
@@ -219,7 +208,7 @@ def test_case_10_the_tail_goes_first(kind: str, needed: int) -> None:
     # The third block is also the last token's, which never hits: of the other two, needed - 1 were evicted.
     assert outcomes_of(snapshot)["capacity", "evicted"] == needed - 1
     assert snapshot.counters.shadow_hit_blocks == 3 - needed
-    assert "engine-deviates" not in [finding.rule for finding in diagnose(snapshot)]
+    assert "engine-deviates" not in [finding.rule for finding in verdict(snapshot)]
 
 
 def test_case_11_the_template_rewrites_history() -> None:
@@ -294,7 +283,7 @@ def test_case_14_one_prompt_under_four_salts() -> None:
     assert outcomes_of(snapshot)["compulsory", "namespace"] == 3 * 100
     found = first(snapshot)
     assert found.rule == "duplicate-namespaces"
-    assert "300 blocks (5.3 GiB per worker), 30 % of the cache's 1,000" in words(found)
+    assert "300 blocks (5.3 GiB per worker); such copies occupy 30 % of the cache's 1,000 at a time" in words(found)
 
 
 def test_case_15_speculative_decoding_gives_up_a_unit() -> None:
@@ -317,7 +306,7 @@ def test_case_15_speculative_decoding_gives_up_a_unit() -> None:
     found = first(snapshot)
     assert found.rule == "spec-decode-unit"
     assert "is known and constant; it is not a fault" in found.summary
-    assert "engine-deviates" not in [finding.rule for finding in diagnose(snapshot)]
+    assert "engine-deviates" not in [finding.rule for finding in verdict(snapshot)]
 
 
 def test_case_16_a_reset_is_no_divergence() -> None:
@@ -336,7 +325,7 @@ def test_case_16_a_reset_is_no_divergence() -> None:
     found = first(snapshot)
     assert found.rule == "cache-reset"
     assert "at 2023-11-14 22:13:20 UTC, 60 s ago" in found.summary
-    assert "engine-deviates" not in [finding.rule for finding in diagnose(snapshot)]
+    assert "engine-deviates" not in [finding.rule for finding in verdict(snapshot)]
 
 
 def documents() -> Snapshot:
@@ -363,13 +352,13 @@ def test_case_17_a_low_ratio_with_caching_on() -> None:
         hits, prompts = (hits + hit, prompts + 61) if number >= 3000 else (0, 0)
     assert hits / prompts == pytest.approx(0.6, abs=0.01)
     # The same from the exporter's snapshot and from a page of metrics.
-    (read,) = parse(page_of(snapshot), snapshot.wall_time).snapshots
+    (read,) = parse(page(snapshot), snapshot.wall_time).snapshots
     for seen in (snapshot, read):
         found = first(seen)
         assert (found.rule, found.severity) == ("capacity-bound", "warning")
         assert f"The target of 60 % needs {-(-wanted // 1):,.0f} blocks" in words(found)
         assert f"(the ceiling) is {100 * snapshot.estimate.ceiling:.1f} %" in words(found)
-        rules = [finding.rule for finding in diagnose(seen)]
+        rules = [finding.rule for finding in verdict(seen)]
         assert "healthy" not in rules
         assert "prefix-caching-off" not in rules
 

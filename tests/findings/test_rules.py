@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from tests.support.example_snapshots import page
+from tests.support.verdict import verdict
 from tests.support.virtual_engine import VirtualEngine, chain, present, text
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
 from vllm_hitratio_plugin.findings.finding import SEVERITIES, Finding, ranked
 from vllm_hitratio_plugin.findings.period import Period
-from vllm_hitratio_plugin.findings.rules import RULES, diagnose
+from vllm_hitratio_plugin.findings.rules import RULES
 from vllm_hitratio_plugin.findings.without_plugin import without_plugin
 from vllm_hitratio_plugin.metrics.reader import parse
 from vllm_hitratio_plugin.model.drift import FACTORS
 from vllm_hitratio_plugin.planning.capacity_curve import CapacityCurve
 from vllm_hitratio_plugin.planning.subject import live_subject
-from vllm_hitratio_plugin.snapshot import Counters, Snapshot, VllmCounters
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Counters, Snapshot, VllmCounters
 from vllm_hitratio_plugin.wording import percent
 
 
@@ -42,11 +43,11 @@ def healthy() -> Snapshot:
 
 
 def names(snapshot: Snapshot) -> list[str]:
-    return [finding.rule for finding in diagnose(snapshot)]
+    return [finding.rule for finding in verdict(snapshot)]
 
 
 def found(snapshot: Snapshot, rule: str) -> Finding:
-    return next(finding for finding in diagnose(snapshot) if finding.rule == rule)
+    return next(finding for finding in verdict(snapshot) if finding.rule == rule)
 
 
 def everything(finding: Finding) -> str:
@@ -64,7 +65,7 @@ def test_healthy_traffic_is_called_healthy_with_its_numbers(healthy: Snapshot) -
 @pytest.mark.parametrize(("loss", "severity"), [(0.08, "warning"), (0.5, "critical")])
 def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> None:
     snapshot = chats(loss)
-    finding = diagnose(snapshot)[0]
+    finding = verdict(snapshot)[0]
     divergence = -present(snapshot.estimate.engine_divergence)
     missing = snapshot.counters.shadow_hit_blocks - snapshot.counters.hit_blocks
     assert divergence == pytest.approx(missing / snapshot.counters.prompt_blocks)
@@ -74,7 +75,7 @@ def test_an_engine_that_loses_what_an_lru_keeps(loss: float, severity: str) -> N
 
 
 def test_a_divergence_within_its_noise_is_no_finding(healthy: Snapshot) -> None:
-    noisy = replace(healthy.estimate, engine_divergence=-0.05, engine_divergence_stderr=0.02)
+    noisy = replace(healthy.estimate, observed=0.6, engine_divergence=-0.05, engine_divergence_stderr=0.02)
     assert "engine-deviates" not in names(replace(healthy, estimate=noisy))
     certain = replace(noisy, engine_divergence_stderr=0.01)
     assert "engine-deviates" in names(replace(healthy, estimate=certain))
@@ -108,7 +109,7 @@ def test_a_degradation_has_a_finding_that_comes_first(reason: str, healthy: Snap
         snapshot = replace(snapshot, counters=None, estimate=None)
     assert names(snapshot)[0] == expected[reason]
     if reason != "prefix_caching_off":
-        assert "in these words" in everything(diagnose(snapshot)[0])
+        assert "in these words" in everything(verdict(snapshot)[0])
     assert "healthy" not in names(snapshot)
 
 
@@ -143,7 +144,7 @@ def test_blocks_in_use_are_missed_where_history_was_evicted() -> None:
 def test_repeated_resets_are_a_warning_a_single_old_one_is_nothing(healthy: Snapshot) -> None:
     before = replace(healthy.counters, resets=0)
     many = replace(healthy, counters=replace(healthy.counters, resets=4), earlier=before, earlier_seconds=600.0)
-    assert (diagnose(many)[0].rule, diagnose(many)[0].severity) == ("cache-reset", "warning")
+    assert (verdict(many)[0].rule, verdict(many)[0].severity) == ("cache-reset", "warning")
     old = replace(many, earlier=many.counters)
     assert "cache-reset" not in names(old)
 
@@ -155,12 +156,13 @@ def test_rates_come_from_the_counters_a_window_ago(healthy: Snapshot) -> None:
     assert (period.counters.requests, period.counters.short_prompts) == (200, 2)
     assert period.counters.fork_depths == {2: 1, 3: 1}
     assert period.since == "in the last 10 min"
-    previous = replace(healthy, counters=half, wall_time=healthy.wall_time - 60)
-    assert Period.of(healthy, previous).since == "in the last 60 s"
     assert Period.of(healthy).since == "since the start"
     # A monitor that started again counts from there.
     restarted = replace(healthy, earlier=replace(healthy.counters, requests=10_000))
     assert Period.of(restarted).counters == healthy.counters
+    # Totals that the window no longer holds do not describe the present.
+    old = replace(healthy, estimate=replace(healthy.estimate, requests=healthy.estimate.requests - 1))
+    assert Period.of(old).counters == Counters()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -306,20 +308,24 @@ def test_a_second_tier_that_serves_is_not_advised_again() -> None:
     snapshot = documents(300)
     plain = found(snapshot, "capacity-bound")
     assert any("add a second tier" in action for action in plain.actions)
-    counters = replace(snapshot.counters, external_hit_tokens=snapshot.counters.prompt_tokens // 4)
-    tiered = found(replace(snapshot, counters=counters), "capacity-bound")
-    assert "in the local cache" in tiered.summary
-    assert "A second tier served another 25 % of the prompt tokens since the start" in everything(tiered)
+    estimate, evicted = snapshot.estimate, OUTCOMES.index(("capacity", "evicted"))
+    outcomes = list(estimate.outcomes)
+    outcomes[OUTCOMES.index(("hit", "external"))] = loaded = outcomes[evicted] // 2
+    outcomes[evicted] -= loaded
+    tiered = found(replace(snapshot, estimate=replace(estimate, outcomes=outcomes)), "capacity-bound")
+    assert present(tiered.loss) < 0.6 * present(plain.loss)
+    assert "that no second tier serves" in tiered.summary
+    assert f"A second tier served another {percent(loaded / sum(outcomes))} of the prompt blocks" in everything(tiered)
     assert not any("add a second tier" in action for action in tiered.actions)
 
 
-def test_requests_without_reuse_are_no_lack_of_traffic() -> None:
+def test_few_long_reuses_are_no_lack_of_traffic() -> None:
     engine = VirtualEngine(16, 10_000)
     for number in range(300):
-        engine.prompt(number, text(number, 320))
+        engine.prompt(number, text(number if number % 10 else "again", 320))
     finding = found(engine.snapshot(), "not-enough-data")
     assert "too little reuse" in finding.summary
-    assert "300 requests and 0 runs" in everything(finding)
+    assert "300 requests and 29 runs" in everything(finding)
     assert "Wait, or send traffic." not in finding.actions
 
 
@@ -330,7 +336,7 @@ def test_case_25_requests_that_skip_the_cache_by_design() -> None:
     snapshot = engine.snapshot()
     # The same from the exporter's snapshot and from a page of metrics.
     for seen in (snapshot, parse(page(snapshot), snapshot.wall_time).snapshots[0]):
-        (finding,) = diagnose(seen)
+        (finding,) = verdict(seen)
         assert (finding.rule, finding.severity) == ("requests-skip-cache", "info")
         assert "400 requests of 400 since the start (100 %) skipped the lookup" in finding.summary
         assert "prompt_logprobs" in finding.causes[0]
@@ -342,7 +348,7 @@ def test_case_25_requests_that_skip_the_cache_by_design() -> None:
     assert "too little traffic" in found(engine.snapshot(), "not-enough-data").summary
     for number in range(8000):
         engine.prompt(420 + number, text(number % 40, 320))
-    assert "requests-skip-cache" not in [each.rule for each in diagnose(engine.snapshot())]
+    assert "requests-skip-cache" not in [each.rule for each in verdict(engine.snapshot())]
 
 
 def test_a_share_of_the_cache_is_claimed_only_where_it_is_known() -> None:
@@ -356,3 +362,44 @@ def test_a_share_of_the_cache_is_claimed_only_where_it_is_known() -> None:
     assert "They occupy" not in everything(found(snapshot, "template-rewrites-history"))
     recent = replace(snapshot, earlier=Counters(), earlier_seconds=200.0)
     assert "They occupy" in everything(found(recent, "template-rewrites-history"))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "total", "severity"), [(530, 1000, "warning"), (30, 1000, "info"), (19, 1000, None), (15, 100, None)]
+)
+def test_what_another_request_computes_is_told(
+    blocks: int, total: int, severity: str | None, healthy: Snapshot
+) -> None:
+    outcomes = dict.fromkeys(OUTCOMES, 0)
+    outcomes["in_flight", "prefill"], outcomes["compulsory", "new"] = blocks, total - blocks
+    estimate = replace(healthy.estimate, observed=0.0, outcomes=list(outcomes.values()))
+    snapshot = replace(healthy, estimate=estimate)
+    if severity is None:
+        assert "in-flight" not in names(snapshot)
+        return
+    finding = found(snapshot, "in-flight")
+    assert (finding.severity, finding.loss) == (severity, blocks / total)
+    assert finding.summary.startswith(
+        f"{100 * blocks / total:.1f} points of the prompts were being computed by another"
+    )
+
+
+def test_a_prefiller_that_serves_everything_is_no_loss(healthy: Snapshot) -> None:
+    counters = replace(healthy.counters, hit_tokens=0, external_hit_tokens=healthy.counters.prompt_tokens + 7)
+    finding = found(replace(healthy, counters=counters), "second-tier")
+    assert "100 % of the prompt tokens are served: 0 % by the local cache, 100 %" in finding.summary
+    assert "second-tier" not in names(replace(healthy, counters=replace(counters, external_hit_tokens=3)))
+
+
+def test_what_vllm_says_of_a_connector() -> None:
+    page = VllmCounters("m", "0", queries=1000.0, hits=100.0, external_queries=900.0, external_hits=0.0)
+    assert "was asked for 900 tokens since the start and loaded 0" in everything(without_plugin(page))
+    # Over 100 % is no sum.
+    twice = everything(without_plugin(replace(page, external_hits=950.0)))
+    assert "no sum is given" in twice
+    before = replace(page, queries=500.0, hits=50.0, external_hits=100.0)
+    later = everything(without_plugin(replace(page, external_hits=350.0), before))
+    assert "Another 50 % were loaded through a KV connector (a second tier or a prefiller): 60 % together" in later
+    assert "Looked for and not found: vllm:prefix_cache_queries_total" in everything(
+        without_plugin(VllmCounters("m", "0"))
+    )

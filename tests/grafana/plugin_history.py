@@ -40,6 +40,8 @@ class Replica:
     seed: int = 1
     kept: Callable[[float], float] = lambda age: 1.0
     """Share of the pool's hits that the engine serves, by seconds before the end: below 1, something is wrong."""
+    loaded: float = 0.0
+    """Share of the tokens beyond its hit that a KV connector loads of a prompt."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class _Scrapes:
         if share < 1 and access.hit_tokens:
             blocks = self.random.binomial(access.hit_tokens // BLOCK_SIZE, share)
             access = access._replace(hit_tokens=int(blocks) * BLOCK_SIZE)
+        beyond = access.tokens - (access.hit_tokens or 0)
+        access = access._replace(external_tokens=int(self.replica.loaded * beyond))
         self.theirs += access.hit_tokens or 0
         self.monitor.admit(access)
 

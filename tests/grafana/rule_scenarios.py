@@ -105,6 +105,7 @@ def _page(story: Story, minute: int, counters: dict[str, float]) -> dict[str, fl
         _name("hitratio_prompt_tokens_total", **ENGINE): blocks * 124,
         _name("hitratio_hit_blocks_total", **ENGINE): hits,
         _name("hitratio_hit_tokens_total", **ENGINE): hits * 128,
+        _name("hitratio_external_hit_tokens_total", **ENGINE): blocks * 12.4,
         _name("hitratio_predicted_hit_blocks_total", estimator="reuse_time", **ENGINE): expected,
         _name("hitratio_predicted_hit_blocks_total", estimator="mean_field", **ENGINE): expected * 0.9,
         _name("hitratio_curve_hit_blocks_total", capacity_blocks="4096", **ENGINE): blocks * 0.5,
@@ -454,6 +455,12 @@ _RECORDED = [
             "round(engine:hitratio_divergence:ratio_rate1h, 0.0001)",
             _name("", **ENGINE),
             -0.002,
+        ),
+        # 0.3 · 128 / 124 hit, and a tenth was loaded.
+        (
+            "round(model_name:hitratio_served:ratio_rate1h, 0.0001)",
+            _name("", model_name="qwen3-8b"),
+            0.4097,
         ),
         (
             "round(model_name:hitratio_predicted:ratio_rate1h, 0.0001)",

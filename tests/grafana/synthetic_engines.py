@@ -20,7 +20,8 @@ class Engine:
     """One engine; all blocks of 128 tokens, pauses between turns exponential.
 
     `traffic`, `pause` and `loss` are functions of the time in seconds: conversations per second, mean pause, and the
-    share of the predicted hits that the engine loses for no reason the model knows.
+    share of the predicted hits that the engine loses for no reason the model knows. `tier` is the share of the evicted
+    blocks that a KV connector loads.
     """
 
     model: str = "qwen3-8b"
@@ -35,6 +36,7 @@ class Engine:
     traffic: Callable[[float], float] = lambda time: 1.5
     pause: Callable[[float], float] = lambda time: 90.0
     loss: Callable[[float], float] = lambda time: 0.0
+    tier: float = 0.0
     seed: int = 1
     version: str = "0.1.0"
     counters: dict[str, float] = field(default_factory=dict)
@@ -88,6 +90,8 @@ class Engine:
         self._add("hitratio_prompt_tokens_total", blocks * 124)
         self._add("hitratio_hit_blocks_total", blocks * hit)
         self._add("hitratio_hit_tokens_total", blocks * hit * 128)
+        loaded = self.tier * max(ceiling - max(shadow, hit), 0)
+        self._add("hitratio_external_hit_tokens_total", blocks * loaded * 124)
         self._add("vllm:prefix_cache_hits_total", blocks * hit * 128)
         self._add("vllm:prefix_cache_queries_total", blocks * 124)
         self._add("hitratio_predicted_hit_blocks_total", blocks * predicted, estimator="reuse_time")
@@ -103,7 +107,9 @@ class Engine:
             ("hit", "local"): hit,
             ("partial", "tail"): partial,
             ("compulsory", "diverged"): 0.02,
-            ("capacity", "evicted"): max(ceiling - max(shadow, hit), 0),
+            ("hit", "external"): loaded,
+            ("in_flight", "prefill"): 0,
+            ("capacity", "evicted"): max(ceiling - max(shadow, hit), 0) - loaded,
             ("unexplained", "missing"): max(shadow - hit, 0),
             ("unexplained", "reset"): 0,
         }
@@ -233,7 +239,7 @@ def history(targets: dict[str, list[Engine]], start: float, end: float, step: fl
 def fleet() -> dict[str, list[Engine]]:
     """Three targets, four engines: a busy one, a quieter one that goes wrong, and two ranks of another model."""
     return {
-        "10.0.0.1:8000": [Engine(traffic=wave(1.5, 0.25, 1800), pause=wave(90, 0.1, 2500), seed=1)],
+        "10.0.0.1:8000": [Engine(traffic=wave(1.5, 0.25, 1800), pause=wave(90, 0.1, 2500), tier=0.4, seed=1)],
         "10.0.0.2:8000": [
             Engine(traffic=wave(1.1, 0.2, 1500, 1), pause=wave(120, 0.1, 2100), seed=2),
         ],

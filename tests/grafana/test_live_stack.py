@@ -84,7 +84,7 @@ def backfilled() -> float:
 def stack(tools: None, faulty: Engine, backfilled: float, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Half an hour of the plugin's own exporter, backfilled, and two engines that are scraped from now on."""
     folder = tmp_path_factory.mktemp("stack")
-    replicas = [Replica("10.0.0.1:8000"), Replica("10.0.0.2:8000", seed=2, rate=1.1)]
+    replicas = [Replica("10.0.0.1:8000", loaded=0.2), Replica("10.0.0.2:8000", seed=2, rate=1.1)]
     (folder / "history.txt").write_text(history(replicas, backfilled, 0.5))
     subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "history.txt", folder / "prometheus"],

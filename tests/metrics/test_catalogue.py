@@ -39,15 +39,21 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_shadow_curve_hit_blocks_total": {"capacity_blocks"},
     "hitratio_prompt_blocks_by_outcome_total": {"outcome", "reason"},
     "hitratio_unreused_history_blocks_total": set(),
+    "hitratio_written_blocks_total": set(),
     "hitratio_observed_ratio": set(),
+    "hitratio_observed_ratio_stderr": set(),
     "hitratio_in_use_blocks": set(),
     "hitratio_window_seconds": set(),
     "hitratio_window_requests": set(),
     "hitratio_window_reuses": set(),
     "hitratio_ready": set(),
+    "hitratio_window_increase": {"counter", "bucket"},
+    "hitratio_window_increase_seconds": set(),
+    "hitratio_window_prompt_blocks_by_outcome": {"outcome", "reason"},
     "hitratio_predicted_ratio": {"estimator"},
     "hitratio_predicted_ratio_stderr": {"estimator"},
     "hitratio_infinite_cache_ratio": set(),
+    "hitratio_infinite_cache_ratio_stderr": set(),
     "hitratio_divergence_ratio": set(),
     "hitratio_divergence_ratio_stderr": set(),
     "hitratio_shadow_ratio": set(),
@@ -56,6 +62,7 @@ CONTRACT: dict[str, set[str]] = {
     "hitratio_engine_divergence_ratio": set(),
     "hitratio_engine_divergence_ratio_stderr": set(),
     "hitratio_curve_ratio": {"capacity_blocks"},
+    "hitratio_curve_characteristic_time_seconds": {"capacity_blocks"},
     "hitratio_drift_contribution_ratio": {"factor"},
     "hitratio_drift_significant": {"factor"},
     "hitratio_conversation_arrival_rate": set(),
@@ -89,9 +96,10 @@ NOT_READABLE = {"hitratio_recommended_capacity_tokens", "hitratio_recommended_ca
 
 #: Fields that only a whole snapshot has, by part.
 NOT_ON_A_PAGE = {
-    Snapshot: {"earlier", "earlier_seconds", "sums", "vllm"},
+    # Of the earlier counters, a page tells what findings need: sums and buckets.
+    Snapshot: {"earlier", "sums", "vllm"},
     Counters: {"uncounted"},
-    Estimate: {"observed_stderr", "shadow_curve", "characteristic_times", "outcomes"},
+    Estimate: {"shadow_curve"},
 }
 
 #: When the pages are read, Unix seconds.

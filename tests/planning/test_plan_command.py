@@ -18,11 +18,13 @@ from vllm_hitratio_plugin.cli import main
 from vllm_hitratio_plugin.exporter.server import Exporter
 from vllm_hitratio_plugin.metrics.collector import SnapshotCollector
 from vllm_hitratio_plugin.monitor import Monitor
+from vllm_hitratio_plugin.planning.options import PlanOptions
+from vllm_hitratio_plugin.planning.report import report, summary
 from vllm_hitratio_plugin.planning.subject import PlanError, live_subject
 from vllm_hitratio_plugin.replay.arrivals import poisson
 from vllm_hitratio_plugin.replay.generator import Traffic, draw_conversations, generate
 from vllm_hitratio_plugin.replay.law import exponential
-from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
+from vllm_hitratio_plugin.snapshot import OUTCOMES, REUSE_TIME, Snapshot
 from vllm_hitratio_plugin.snapshot_json import to_json
 
 BLOCK_SIZE = 128
@@ -135,6 +137,33 @@ def test_a_live_engine(address: str, snapshot: Snapshot, capsys: pytest.CaptureF
     assert model["block_bytes"] == 18 << 20
     assert model["what_ifs"][0]["hit_ratio"] < model["today"]["hit_ratio"] + 0.02
     assert model["horizon_blocks"] == max(snapshot.estimate.curve)
+
+
+def test_a_second_tier_that_serves_is_said_and_not_proposed(snapshot: Snapshot) -> None:
+    estimate = snapshot.estimate
+    assert estimate is not None
+    assert live_subject(snapshot).external is None
+    outcomes = list(estimate.outcomes)
+    outcomes[OUTCOMES.index(("hit", "external"))] = outcomes[OUTCOMES.index(("capacity", "evicted"))] = 1000
+    served = replace(snapshot, estimate=replace(estimate, outcomes=outcomes))
+    (plan,) = PlanOptions(source="http://localhost").live([served])
+    external = 1000 / sum(outcomes)
+    assert plan.to_dict()["external"] == pytest.approx(external)
+    assert f"A second tier serves another {100 * external:.1f} %" in plan.to_dict()["notes"][-1]
+    assert not any(what["second_tier_hit_ratio"] for what in plan.to_dict()["what_ifs"])
+
+
+def test_an_engine_without_any_reuse() -> None:
+    monitor = Monitor(block_size=BLOCK_SIZE, capacity_blocks=1000)
+    for number in range(300):
+        monitor.admit(Access(number, number, 1280, range(10 * number, 10 * number + 10), 0, in_use_blocks=0))
+        monitor.release(number, number)
+    estimate = monitor.refresh(300)
+    cold = Snapshot("model", "0", "1", "1", "head", 0.0, 1000, BLOCK_SIZE, None, True, monitor.counters, estimate)
+    (plan,) = PlanOptions(source="http://localhost", target=(0.5,)).live([replace(cold, sums=monitor.sums)])
+    assert (plan.today.hit_ratio, plan.curve.ceiling, plan.today.targets[0].blocks) == (0, 0, None)
+    assert summary(plan)
+    assert "nan" not in report([plan], "now")
 
 
 def test_vllms_own_port_is_enough(address: str, vllm_address: str, capsys: pytest.CaptureFixture[str]) -> None:

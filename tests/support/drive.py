@@ -133,7 +133,7 @@ def answer(manager: Any, request: Any, tokens: Sequence[int]) -> None:
 
 
 class Engine:
-    """A real scheduler over a made-up model runner; with ``overlap``, which schedules a step before the last is done."""
+    """A real scheduler over a made-up model runner; with ``overlap``, it schedules a step before the last is done."""
 
     def __init__(
         self, model: str, blocks: int, *, arguments: dict[str, Any] | None = None, overlap: bool = False

@@ -74,7 +74,9 @@ def full_snapshot() -> Snapshot:
         drift_contributions=contributions,
         drift_significant=["arrival_rate", "reuse_times"],
     )
-    return replace(made, counters=counters, estimate=estimate)
+    half: dict[str, Any] = {name: value // 2 for name, value in vars(made.counters).items() if isinstance(value, int)}
+    earlier = replace(made.counters, **half)
+    return replace(made, counters=counters, estimate=estimate, earlier=earlier, earlier_seconds=630.0)
 
 
 def page(*snapshots: Snapshot) -> str:

@@ -8,7 +8,7 @@ from vllm_hitratio_plugin.access import Access
 from vllm_hitratio_plugin.monitor import Monitor
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.replay.pools.pool import Pool
-from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.snapshot import Counters, Snapshot
 
 T = TypeVar("T")
 
@@ -39,6 +39,8 @@ class VirtualEngine:
         self.monitor = Monitor(block_size=block_size, capacity_blocks=capacity_blocks, **settings)
         self.now = 0.0
         self._key = 0
+        self._window = float(settings.get("window_seconds", 600.0))
+        self._history: list[tuple[float, Counters]] = []
 
     def prompt(self, time: float, tokens: Text, namespace: Hashable = None, **access: Any) -> int:
         """Serve a prompt at once; returns its hit in tokens."""
@@ -50,7 +52,7 @@ class VirtualEngine:
     def serve(self, time: float, tokens: int, ids: Sequence[Hashable], **access: Any) -> int:
         """The same for chained ids."""
         self._key += 1
-        self.now = time
+        self._look(time)
         in_use = self.pool.in_use_blocks
         hit = self.pool.admit(self._key, tokens, ids)
         assert hit is not None
@@ -63,8 +65,8 @@ class VirtualEngine:
     def tell(self, time: float, tokens: int, ids: Sequence[Hashable], hit_tokens: int, **access: Any) -> None:
         """A prompt of an engine other than the pool, with the hit given."""
         self._key += 1
-        self.now = time
-        cached: int | None = access.pop("cached", None)
+        self._look(time)
+        cached: int = access.pop("cached", 0)
         self.monitor.admit(Access(time, self._key, tokens, ids, hit_tokens=hit_tokens, in_use_blocks=0, **access))
         self.monitor.release(time, self._key, ids, cached)
 
@@ -73,14 +75,22 @@ class VirtualEngine:
         assert self.pool.reset()
         self.monitor.reset(time)
 
+    def _look(self, time: float) -> None:
+        """Keep the counters now and then, as the plugin's service does."""
+        self.now = time
+        if not self._history or time - self._history[-1][0] >= self._window / 10:
+            self.monitor.refresh(time)
+            self._history.append((time, self.monitor.counters))
+
     def snapshot(self, at: float | None = None, **facts: Any) -> Snapshot:
         """What the plugin would publish at that moment."""
         moment = self.now if at is None else at
-        known = {
-            "estimate": self.monitor.refresh(moment),
-            "wall_time": moment,
-            "last_reset": self.monitor.last_reset,
-        }
+        estimate = self.monitor.refresh(moment)
+        known: dict[str, Any] = {"estimate": estimate, "wall_time": moment, "last_reset": self.monitor.last_reset}
+        for time_, counters in reversed(self._history):
+            if moment - time_ >= estimate.window_seconds and counters.requests:
+                known |= {"earlier": counters, "earlier_seconds": moment - time_}
+                break
         return snapshot_of(self.monitor, **known | facts)
 
 

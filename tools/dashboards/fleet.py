@@ -23,7 +23,7 @@ from tools.dashboards.panels import (
 )
 from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import ENGINE, PROMPT_TOKENS
-from tools.dashboards.style import MUTED, NEUTRAL, OBSERVED, PREDICTED, TARGET, colored, line
+from tools.dashboards.style import MUTED, NEUTRAL, OBSERVED, PREDICTED, TARGET, TIER, colored, line
 from tools.dashboards.thresholds import DIVERGENCE, STALE_SECONDS
 from tools.dashboards.variables import CHOSEN, RECENT
 
@@ -76,6 +76,7 @@ def _engines() -> table.Panel:
         (_OBSERVED, column("Observed", "percentunit", 80, color=OBSERVED)),
         (_PREDICTED, column("Predicted", "percentunit", 80, color=PREDICTED)),
         (_DIVERGENCE, column("Divergence", "percentunit", 115, judge=good)),
+        (CHOSEN.external(_LABELS), column("2nd tier", "percentunit", 80, color=TIER)),
         (_TRAFFIC, column("Traffic", "count:tok/s", 96)),
         (_gauge("hitratio_capacity_bytes"), column("KV cache", "bytes", 80)),
         (_gauge("hitratio_recommended_capacity_bytes"), column("Needed", "bytes", 76)),
@@ -107,8 +108,10 @@ def _sums() -> list[timeseries.Panel]:
     predicted = query(CHOSEN.predicted("model_name"), "{{model_name}}, predicted")
     dashed = line(".*, predicted", MUTED, width=1, dashed=True, regex=True)
     observed = curve(CHOSEN.observed("model_name"), "{{model_name}}")
+    served = query(CHOSEN.served_with_tier("model_name"), "{{model_name}}, with second tier")
+    tier = line(".*, with second tier", TIER, regex=True)
     return [
-        curves("Hit ratio, by model", "percentunit", observed, (predicted, [dashed])),
+        curves("Hit ratio, by model", "percentunit", observed, (served, [tier]), (predicted, [dashed])),
         stacked(curves("Traffic, by engine", "count:tok/s", per_engine(_TRAFFIC)), fill=25),
     ]
 

@@ -9,7 +9,7 @@ from tools.dashboards.page import Json, Row, page
 from tools.dashboards.panels import band, curve, differences, figure, judged, with_limits
 from tools.dashboards.panels import timeseries as curves
 from tools.dashboards.promql import CURVE_BLOCKS, INFINITE, PROMPT_TOKENS
-from tools.dashboards.style import CEILING, MUTED, OBSERVED, PREDICTED, TARGET, fixed
+from tools.dashboards.style import CEILING, MUTED, OBSERVED, PREDICTED, TARGET, TIER, fixed
 from tools.dashboards.thresholds import DIVERGENCE, SIGMAS
 from tools.dashboards.variables import CHOSEN, RECENT
 
@@ -67,6 +67,7 @@ def _hit_ratio() -> timeseries.Panel:
         "Hit ratio: predicted and observed",
         "percentunit",
         curve(CHOSEN.observed(), "observed", OBSERVED, width=3),
+        curve(CHOSEN.served_with_tier(), "with second tier", TIER),
         curve(predicted, "predicted", PREDICTED, dashed=True),
         curve(mean_field, "predicted, mean field", MUTED, width=1, dashed=True),
         curve(CHOSEN.ratio(CURVE_BLOCKS, INFINITE), "ceiling", CEILING, width=1),

@@ -11,6 +11,8 @@ HEADLINE = 'estimator="reuse_time"'
 PROMPT_BLOCKS = "hitratio_prompt_blocks_total"
 HIT_BLOCKS = "hitratio_hit_blocks_total"
 PROMPT_TOKENS = "hitratio_prompt_tokens_total"
+HIT_TOKENS = "hitratio_hit_tokens_total"
+EXTERNAL_TOKENS = "hitratio_external_hit_tokens_total"
 PREDICTED_BLOCKS = "hitratio_predicted_hit_blocks_total"
 CURVE_BLOCKS = "hitratio_curve_hit_blocks_total"
 SHADOW_CURVE_BLOCKS = "hitratio_shadow_curve_hit_blocks_total"
@@ -51,6 +53,19 @@ class Source:
     def observed(self, by: str = "") -> str:
         """Observed hit ratio."""
         return self.ratio(HIT_BLOCKS, by=by)
+
+    def external(self, by: str = "") -> str:
+        """Share of the prompt tokens that a KV connector loaded; no result where none did."""
+        return f"({self.flow(EXTERNAL_TOKENS, by=by)} > 0) / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
+
+    def served(self, by: str = "") -> str:
+        """Share of the prompt tokens that were local hits or loaded."""
+        tokens = f"{self.flow(HIT_TOKENS, by=by)} + {self.flow(EXTERNAL_TOKENS, by=by)}"
+        return f"({tokens}) / ({self.flow(PROMPT_TOKENS, by=by)} > 0)"
+
+    def served_with_tier(self, by: str = "") -> str:
+        """The same where a KV connector loads; no result elsewhere."""
+        return f"{self.served(by)} and {self.external(by)}"
 
     def predicted(self, by: str = "", estimator: str = HEADLINE) -> str:
         """Predicted hit ratio of the same prompts."""

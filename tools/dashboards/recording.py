@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 from tools.dashboards.promql import (
     CURVE_BLOCKS,
+    EXTERNAL_TOKENS,
     HEADLINE,
     HIT_BLOCKS,
+    HIT_TOKENS,
     INFINITE,
     PREDICTED_BLOCKS,
     PROMPT_BLOCKS,
@@ -41,6 +43,8 @@ def _of_engines() -> Iterator[tuple[str, str]]:
         yield f"engine:hitratio_observed:ratio_rate{source.window}", f"{hits} / {prompts}"
         yield f"engine:hitratio_predicted:ratio_rate{source.window}", f"{predicted} / {prompts}"
         yield f"engine:hitratio_divergence:ratio_rate{source.window}", f"({hits} - {predicted}) / {prompts}"
+        tokens = f"({source.rate(HIT_TOKENS)} + {source.rate(EXTERNAL_TOKENS)})"
+        yield f"engine:hitratio_served:ratio_rate{source.window}", f"{tokens} / ({source.rate(PROMPT_TOKENS)} > 0)"
         yield f"engine:hitratio_prompt_tokens:rate{source.window}", source.rate(PROMPT_TOKENS)
 
 
@@ -48,6 +52,7 @@ def _of_groups() -> Iterator[tuple[str, str]]:
     for level, by in (("model_name", "model_name"), ("fleet", "")):
         for source in (SHORT, LONG):
             yield f"{level}:hitratio_observed:ratio_rate{source.window}", source.observed(by)
+            yield f"{level}:hitratio_served:ratio_rate{source.window}", source.served(by)
             yield f"{level}:hitratio_predicted:ratio_rate{source.window}", source.predicted(by)
             yield f"{level}:hitratio_divergence:ratio_rate{source.window}", source.divergence(by)
         yield f"{level}:hitratio_infinite_cache:ratio_rate1h", LONG.ratio(CURVE_BLOCKS, INFINITE, by=by)

@@ -9,12 +9,13 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as models
 
 OBSERVED, PREDICTED, CEILING, TARGET = "blue", "orange", "green", "purple"
-NEUTRAL, MUTED = "text", "#8e8e99"
+NEUTRAL, MUTED, TIER = "text", "#8e8e99", "light-blue"
 
 #: From what the cache served, over what it lost, to what no cache can serve.
 OUTCOME_COLORS = {
     "hit": OBSERVED,
     "capacity": "orange",
+    "in_flight": "green",
     "unexplained": "red",
     "compulsory": "#5b7083",
     "partial": MUTED,

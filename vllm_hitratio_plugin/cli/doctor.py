@@ -14,6 +14,7 @@ from typing import Any
 from vllm_hitratio_plugin.cli.output import print_json
 from vllm_hitratio_plugin.cli.values import pause
 from vllm_hitratio_plugin.findings.finding import Finding
+from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.findings.plugin_degraded import server_degraded
 from vllm_hitratio_plugin.findings.rules import diagnose, diagnose_fleet
 from vllm_hitratio_plugin.findings.without_plugin import all_without_plugin, figures, without_plugin
@@ -159,12 +160,10 @@ def examine(pages: dict[str, Page], earlier: dict[str, Page]) -> Diagnosis:
     plain: dict[str, list[VllmCounters]] = {}
     for url, page in pages.items():
         before = earlier.get(url, Page([], []))
-        snapshots = {Identity.of(old): old for old in before.snapshots}
         counters = {Identity.of(old): old for old in before.without_plugin}
         shared = _shared_labels([*page.snapshots, *page.without_plugin])
         for one in page.snapshots:
-            findings = diagnose(one, snapshots.get(Identity.of(one)))
-            engines.append(_report(url, one, one, findings, shared))
+            engines.append(_report(url, one, one, diagnose(one), shared))
         silent = page.without_plugin
         if page.degraded and not (silent or page.snapshots):
             silent = [VllmCounters("", "")]
@@ -271,6 +270,9 @@ def headline(snapshot: Snapshot) -> str:
         ):
             if value is not None and shown:
                 words.append(f"{name} {percent(value)}")
+        loaded = Period.of(snapshot).share("hit", "external")
+        if loaded:
+            words.append(f"another {percent(loaded)} from a second tier")
         words.append(f"{estimate.requests:,} requests in the last {duration(estimate.window_seconds)}")
     words.append(f"{capacity(snapshot.capacity_blocks, snapshot.block_bytes)} of {snapshot.block_size:,} tokens")
     if snapshot.match_unit is not None:

@@ -120,7 +120,9 @@ def _print(plan: Plan) -> None:
     print(f"{plan.subject.name} ({plan.subject.source})")
     if plan.subject.observed is not None:
         observed, estimated = fixed_percent(plan.subject.observed), fixed_percent(plan.today.hit_ratio)
-        print(f"Observed hit ratio {observed}, estimated {estimated}.")
+        external = plan.subject.external
+        tier = "" if external is None else f", and a second tier served another {fixed_percent(external)}"
+        print(f"Observed hit ratio {observed}, estimated {estimated}{tier}.")
     for sentence in summary(plan):
         print(sentence)
     if plan.capacities:

@@ -67,8 +67,8 @@ class Recorder:
     vllm-ascend's stores) stay out of it, and class-level patches of others stay below ours.
 
     Records are queued in the order of the events. Cost on the engine's step: two appends per request, one for each
-    further chunk of its prefill, and a comparison for each decode step's call; nothing grows with the prompt. The queue drops the oldest records beyond
-    ``QUEUE_LIMIT``; :attr:`full` says that it may have.
+    further chunk of its prefill, and a comparison for each decode step's call; nothing grows with the prompt. The queue
+    drops the oldest records beyond ``QUEUE_LIMIT``; :attr:`full` says that it may have.
     """
 
     def __init__(self, manager: Any) -> None:

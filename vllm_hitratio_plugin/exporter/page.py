@@ -27,8 +27,9 @@ _PAGES = jinja2.Environment(
 
 #: What an outcome of a prompt block means for its reader, in the order of the bar.
 _MEANINGS = {
-    "hit": "served from the cache",
+    "hit": "served from the cache, or loaded by a KV connector",
     "capacity": "was cached, but evicted: more memory helps",
+    "in_flight": "another request was still computing it",
     "unexplained": "should still be cached: a reset, or the engine",
     "compulsory": "never seen before",
     "partial": "in a block that is not full: a smaller block size helps",
@@ -54,7 +55,7 @@ def render(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
         subtitle=_subtitle(snapshot),
         taken=datetime.fromtimestamp(snapshot.wall_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
         svg_style=Markup(svg.STYLE),
-        cards=[] if estimate is None else _cards(estimate, snapshot.modelled),
+        cards=[] if estimate is None else _cards(estimate, period, snapshot.modelled),
         findings=findings,
         outcomes=_outcomes(period),
         outcomes_title=f"Outcomes of {count(period.prompt_blocks, 'prompt block')} {period.window}",
@@ -72,10 +73,11 @@ def _subtitle(snapshot: Snapshot) -> str:
     return words
 
 
-def _cards(estimate: Estimate, modelled: bool) -> list[tuple[str, str, str]]:
+def _cards(estimate: Estimate, period: Period, modelled: bool) -> list[tuple[str, str, str]]:
     """(title, value, remark) of the figures that were measured; predictions only where the model applies."""
     time, recommended = estimate.characteristic_time, estimate.recommended_blocks
     observed = ("Observed", _ratio(estimate.observed), "hit ratio")
+    external = ("Second tier", _ratio(period.share("hit", "external") or None), "served beyond that")
     predicted = [
         ("Predicted", _ratio(estimate.predicted[REUSE_TIME]), "for this capacity"),
         ("Mean field", _ratio(estimate.predicted[MEAN_FIELD]), "the paper's estimator"),
@@ -87,7 +89,7 @@ def _cards(estimate: Estimate, modelled: bool) -> list[tuple[str, str, str]]:
             "" if estimate.target is None else f"blocks reach {percent(estimate.target)}",
         ),
     ]
-    return [card for card in (observed, *(predicted if modelled else ())) if card[1]]
+    return [card for card in (observed, external, *(predicted if modelled else ())) if card[1]]
 
 
 def _ratio(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """The cache is too small for the reuse times of its traffic."""
 
+import math
 from collections.abc import Sequence
 
 from vllm_hitratio_plugin.findings.by_capacity import capacity_surviving, knee_of, ratio_at
@@ -11,27 +12,29 @@ from vllm_hitratio_plugin.wording import capacity, count, duration, percent, poi
 _NOTABLE = 0.005
 _BAD = 0.03
 _PAUSE_S = 300.0
+#: A window with less is worth knowing of, not acting on.
+_LEAST_REQUESTS = 200
 
 
 def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
-    """Fires by the share of prompt blocks that an exact LRU of this capacity has evicted, too."""
+    """Fires by the share of prompt blocks that an exact LRU of this capacity has evicted, too, and no tier served."""
     evicted, estimate = period.share("capacity"), snapshot.estimate
     lost = evicted
     if estimate is not None and estimate.observed is not None and estimate.ceiling is not None:
-        # An engine that does better than LRU has lost less, and so has today's traffic where totals are older.
+        # An engine that does better than LRU has lost less.
         lost = min(evicted, estimate.ceiling - estimate.observed)
     if lost < _NOTABLE:
         return None
-    counters = period.counters
-    tier = counters.external_hit_tokens / counters.prompt_tokens if counters.prompt_tokens else 0.0
+    loaded = period.share("hit", "external")
+    tier = loaded > 0 or (snapshot.counters is not None and snapshot.counters.external_hit_tokens > 0)
     evidence = [
         f"{percent(evicted)} of the prompt blocks {period.window} had been cached and were evicted before they were "
         f"needed again; an exact LRU of {count(snapshot.capacity_blocks, 'block')} evicts them, too. "
-        f"{percent(period.share('hit'))} were hits, {percent(period.share('compulsory'))} compulsory misses, "
-        f"{percent(period.share('partial'))} partial blocks.",
+        f"{percent(period.share('hit', 'local'))} were local hits, {percent(period.share('compulsory'))} compulsory "
+        f"misses, {percent(period.share('partial'))} partial blocks.",
     ]
     actions = []
-    met = False
+    met, enough = False, estimate is not None and estimate.requests >= _LEAST_REQUESTS
     if estimate is not None:
         if estimate.observed is not None and estimate.ceiling is not None:
             evidence.append(
@@ -44,8 +47,8 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
         actions += _knee(estimate, snapshot)
     if tier:
         evidence.append(
-            f"A second tier served another {percent(tier)} of the prompt tokens {period.since}. That may be part of "
-            "what the local cache lost."
+            f"A second tier served another {percent(loaded)} of the prompt blocks {period.window}. What it served is "
+            "not part of the loss."
         )
     actions += [
         "Give KV more memory: --gpu-memory-utilization, --kv-cache-dtype fp8 or more workers"
@@ -55,10 +58,10 @@ def capacity_bound(snapshot: Snapshot, period: Period) -> Finding | None:
     ]
     return Finding(
         rule="capacity-bound",
-        severity="warning" if lost >= _BAD and not met else "info",
+        severity="warning" if lost >= _BAD and enough and not met else "info",
         confidence=0.95,
         summary=f"The cache is too small for this traffic: eviction costs {points(lost)} of hit ratio"
-        + (" in the local cache." if tier else "."),
+        + (" that no second tier serves." if tier else "."),
         evidence=tuple(evidence),
         causes=(
             "Conversations pause for longer than an unused block stays cached.",
@@ -99,10 +102,11 @@ def _target(estimate: Estimate, snapshot: Snapshot) -> list[str]:
         return []
     if estimate.recommended_blocks is None:
         return [f"No capacity reaches the target of {percent(estimate.target)}."]
+    # As the metric shows it: a smaller whole number would not reach the target.
+    needed = math.ceil(estimate.recommended_blocks)
     return [
-        f"The target of {percent(estimate.target)} needs "
-        f"{capacity(estimate.recommended_blocks, snapshot.block_bytes)}, "
-        f"{estimate.recommended_blocks / snapshot.capacity_blocks:.2f} × today's."
+        f"The target of {percent(estimate.target)} needs {capacity(needed, snapshot.block_bytes)}, "
+        f"{needed / snapshot.capacity_blocks:.2f} × today's."
     ]
 
 

@@ -3,25 +3,32 @@
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.period import Period
 from vllm_hitratio_plugin.snapshot import Snapshot
-from vllm_hitratio_plugin.wording import percent, points
+from vllm_hitratio_plugin.wording import duration, percent, points
 
 _COLD = 0.6
+#: A young engine has not seen much, so everything is new to it.
+_LEAST_REQUESTS = 200
 _CHANGED = 0.1
 
 
 def cold_workload(snapshot: Snapshot, period: Period) -> Finding | None:
     """Fires by the share of prompt blocks that had never been seen before."""
-    new = period.share("compulsory", "new")
-    if new < _COLD:
+    new, estimate, counters = period.share("compulsory", "new"), snapshot.estimate, snapshot.counters
+    if new < _COLD or estimate is None or estimate.requests < _LEAST_REQUESTS:
         return None
     hit = period.share("hit")
     evidence = [
-        f"{percent(new)} of {period.prompt_blocks:,} prompt blocks {period.window} had never been seen before; "
+        f"{percent(new)} of {period.prompt_blocks:,} prompt blocks {period.window} were new to this engine; "
         f"{percent(hit)} were hits, {percent(period.share('capacity'))} had been evicted.",
     ]
-    estimate, counters = snapshot.estimate, snapshot.counters
-    if estimate is not None and estimate.ceiling is not None:
-        evidence.append(f"On this traffic, no capacity can hit more than {percent(estimate.ceiling)}.")
+    if estimate.ceiling is not None:
+        error = "" if estimate.ceiling_stderr is None else f" ± {100 * estimate.ceiling_stderr:.1f}"
+        evidence.append(f"On this traffic, no capacity can hit more than {percent(estimate.ceiling)}{error}.")
+        if not estimate.ceiling:
+            evidence.append(
+                f"None of {estimate.requests:,} prompts in the last {duration(estimate.window_seconds)} repeats as "
+                "much as the first block of a prompt that this engine remembers."
+            )
     if counters is not None and counters.prompt_blocks:
         whole = counters.hit_blocks / counters.prompt_blocks
         if abs(whole - hit) >= _CHANGED:
@@ -43,7 +50,7 @@ def cold_workload(snapshot: Snapshot, period: Period) -> Finding | None:
             "random prompts.",
             "A balancer sends the turns of one conversation to different replicas. This tool can tell if clients send "
             "conversation_id and turn in vllm_xargs.",
-            "Something varies at the very beginning of the prompt.",
+            "Something varies at the very beginning of the prompt: an image, a timestamp, a request id.",
         ),
         actions=(
             "Do not buy memory for it. Compare the first tokens of two prompts that should share a beginning.",

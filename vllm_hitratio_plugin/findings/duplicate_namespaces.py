@@ -2,7 +2,8 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.period import Period
-from vllm_hitratio_plugin.snapshot import Snapshot
+from vllm_hitratio_plugin.findings.residency import share_of_cache
+from vllm_hitratio_plugin.snapshot import OUTCOMES, Snapshot
 from vllm_hitratio_plugin.wording import capacity, percent
 
 _NOTABLE = 0.01
@@ -14,6 +15,13 @@ def duplicate_namespaces(snapshot: Snapshot, period: Period) -> Finding | None:
     blocks, share = period.blocks("compulsory", "namespace"), period.share("compulsory", "namespace")
     if share < _NOTABLE:
         return None
+    estimate, counters = snapshot.estimate, snapshot.counters
+    seconds = None if estimate is None else estimate.window_seconds
+    total = 0 if counters is None else counters.outcomes[OUTCOMES.index(("compulsory", "namespace"))]
+    occupied = share_of_cache(snapshot, blocks, seconds, total)
+    copies = f"The copies are {capacity(blocks, snapshot.block_bytes)}"
+    if occupied is not None:
+        copies += f"; such copies occupy {percent(occupied)} of the cache's {snapshot.capacity_blocks:,} at a time"
     return Finding(
         rule="duplicate-namespaces",
         severity="warning" if share >= _BAD else "info",
@@ -22,8 +30,7 @@ def duplicate_namespaces(snapshot: Snapshot, period: Period) -> Finding | None:
         evidence=(
             f"{percent(share)} of the prompt blocks {period.window} missed only because the same content was cached "
             "under another adapter or salt.",
-            f"The copies are {capacity(blocks, snapshot.block_bytes)}, {percent(blocks / snapshot.capacity_blocks)} of "
-            f"the cache's {snapshot.capacity_blocks:,}.",
+            f"{copies}.",
         ),
         causes=(
             "cache_salt is set per user or per request where per tenant would do.",

@@ -27,7 +27,7 @@ def engine_deviates(snapshot: Snapshot, period: Period) -> Finding | None:
     if missing:
         evidence.append(
             f"{count(missing, 'prompt block')} ({percent(period.share('unexplained', 'missing'))}) {period.window} "
-            "should still have been cached and were not. No reset explains them."
+            "should still have been cached and were not. They were not lost to a reset that the plugin saw."
         )
     return Finding(
         rule="engine-deviates",

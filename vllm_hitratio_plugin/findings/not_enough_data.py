@@ -19,7 +19,7 @@ def not_enough_data(snapshot: Snapshot, period: Period) -> Finding | None:
     # With enough requests it is not traffic that is missing.
     no_reuse = estimate is not None and estimate.requests >= _LEAST_REQUESTS
     if estimate is None:
-        evidence = ["Nothing has been measured yet."]
+        evidence = ["There is no estimate here: the engine publishes one some seconds after its start."]
     else:
         evidence = [
             f"The window holds {count(estimate.requests, 'request')} and {count(estimate.reuses, 'run')} of reused "

@@ -1,4 +1,4 @@
-"""The period that a diagnosis speaks of, and what was counted in it."""
+"""The period that a diagnosis speaks of, and what was counted in it: about one window."""
 
 from __future__ import annotations
 
@@ -12,40 +12,36 @@ from vllm_hitratio_plugin.wording import duration
 class Period:
     """Requests of a period, and the outcomes of their prompt blocks.
 
-    Outcomes are the window's where the snapshot has them. Otherwise they come from the counters, as the rates do.
+    Totals since the start stand for a period only while the window still holds everything since the start.
     """
 
     counters: Counters
-    """Increases since an earlier moment, or since the start."""
+    """Increases over about one window; zeros where only older totals are known."""
     since: str
     """That period in words: "in the last 10 min"."""
     seconds: float | None
-    """Its length, s; None: since the start."""
+    """Its length, s; None: since the start, within the window."""
     outcomes: dict[tuple[str, str], int]
     """Blocks by (outcome, reason); empty where none is known."""
     window: str
     """The outcomes' period in words."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, previous: Snapshot | None = None) -> Period:
-        """Prefer the counters of a window ago, which a live snapshot carries, to those of ``previous``."""
+    def of(cls, snapshot: Snapshot) -> Period:
+        """From the counters of a window ago, which a snapshot and a page carry, and the window's own outcomes."""
         counters = snapshot.counters or Counters()
         estimate = snapshot.estimate
-        before, seconds = snapshot.earlier, snapshot.earlier_seconds
-        if before is None and previous is not None and previous.engine == snapshot.engine:
-            before, seconds = previous.counters, snapshot.wall_time - previous.wall_time
-        if before is None or before.requests > counters.requests:
-            # The first look, or a monitor that started again.
-            seconds, since = None, "since the start"
-        else:
+        before, seconds, since = snapshot.earlier, snapshot.earlier_seconds, "since the start"
+        if before is not None and before.requests <= counters.requests:
             counters = counters.since(before)
             since = f"in the last {duration(seconds or 0.0)}"
+        else:
+            seconds = None
+            if estimate is None or estimate.requests < counters.requests:
+                counters = Counters()
         columns, window = counters.outcomes, since
-        if estimate is not None and any(estimate.outcomes):
+        if estimate is not None and estimate.outcomes:
             columns, window = estimate.outcomes, f"in the last {duration(estimate.window_seconds)}"
-        elif estimate is not None and seconds is None and not estimate.requests:
-            # An idle engine: totals since the start do not describe the present.
-            columns = []
         outcomes = dict(zip(OUTCOMES, columns, strict=True)) if snapshot.modelled and any(columns) else {}
         return cls(counters, since, seconds, outcomes, window)
 

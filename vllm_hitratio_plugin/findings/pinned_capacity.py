@@ -23,7 +23,9 @@ def pinned_capacity(snapshot: Snapshot, period: Period) -> Finding | None:
         f"When a request is admitted, other requests use {capacity(in_use, snapshot.block_bytes)} on average, "
         f"{percent(share)} of {count(snapshot.capacity_blocks, 'block')}. Only the rest can keep history.",
     ]
-    gain = None
+    gain = most = None
+    if estimate.ceiling is not None and estimate.observed is not None:
+        most = max(estimate.ceiling - estimate.observed, 0.0)
     predicted, more = estimate.predicted.get(REUSE_TIME), ratio_at(estimate.curve, snapshot.capacity_blocks + in_use)
     if predicted is not None and more is not None:
         gain = max(more - predicted, 0.0)
@@ -44,5 +46,5 @@ def pinned_capacity(snapshot: Snapshot, period: Period) -> Finding | None:
             "Give the cache more memory.",
         ),
         metrics=("hitratio_in_use_blocks", "hitratio_capacity_blocks", "vllm:num_requests_running"),
-        loss=gain,
+        loss=gain if gain is None or most is None else min(gain, most),
     )

@@ -38,5 +38,4 @@ def preemption(snapshot: Snapshot, period: Period) -> Finding | None:
             "Limit max_tokens of the longest answers.",
         ),
         metrics=("hitratio_resumed_requests_total", "vllm:num_preemptions_total", "hitratio_in_use_blocks"),
-        loss=share,
     )

@@ -55,10 +55,10 @@ def routing_loss(snapshot: Snapshot, period: Period) -> Finding | None:
 
 def fleet_routing_loss(snapshots: Sequence[Snapshot]) -> Finding | None:
     """The same over all engines of one model. Random routing over R engines would move 1 - 1/R of the turns."""
-    counted = [snapshot.counters for snapshot in snapshots if snapshot.counters is not None]
-    engines = len(counted)
-    turns = sum(counters.follow_up_turns for counters in counted)
-    unmatched = sum(counters.unmatched_turns for counters in counted)
+    periods = [Period.of(snapshot) for snapshot in snapshots if snapshot.counters is not None]
+    engines = len(periods)
+    turns = sum(period.counters.follow_up_turns for period in periods)
+    unmatched = sum(period.counters.unmatched_turns for period in periods)
     if engines < 2 or turns < _LEAST_TURNS or unmatched < _NOTABLE * turns:
         return None
     share, random = unmatched / turns, 1 - 1 / engines
@@ -69,8 +69,9 @@ def fleet_routing_loss(snapshots: Sequence[Snapshot]) -> Finding | None:
         summary=f"Over {engines} engines of {snapshots[0].model_name}, {percent(share)} of follow-up turns miss the "
         f"engine that served the turn before. Random routing would give {percent(random)}.",
         evidence=(
-            f"{unmatched:,} of {count(turns, 'declared follow-up turn')} since the start. A turn finds its history "
-            f"with probability {percent(1 - share)}; at random that would be 1/{engines}, {percent(1 / engines)}.",
+            f"{unmatched:,} of {count(turns, 'declared follow-up turn')} in the engines' last window. A turn finds its "
+            f"history with probability {percent(1 - share)}; at random that would be 1/{engines}, "
+            f"{percent(1 / engines)}.",
         ),
         causes=("The balancer does not know conversations.",)
         if share > 0.8 * random

@@ -13,6 +13,7 @@ from vllm_hitratio_plugin.findings.engine_deviates import engine_deviates
 from vllm_hitratio_plugin.findings.finding import Finding, ranked
 from vllm_hitratio_plugin.findings.granularity_bound import granularity_bound
 from vllm_hitratio_plugin.findings.healthy import healthy
+from vllm_hitratio_plugin.findings.in_flight import in_flight
 from vllm_hitratio_plugin.findings.metric_inconsistent import metric_inconsistent
 from vllm_hitratio_plugin.findings.model_off import model_off
 from vllm_hitratio_plugin.findings.not_enough_data import not_enough_data
@@ -25,6 +26,7 @@ from vllm_hitratio_plugin.findings.prefix_caching_off import prefix_caching_off
 from vllm_hitratio_plugin.findings.prompts_diverge_early import prompts_diverge_early
 from vllm_hitratio_plugin.findings.requests_skip_cache import requests_skip_cache
 from vllm_hitratio_plugin.findings.routing_loss import fleet_routing_loss, routing_loss
+from vllm_hitratio_plugin.findings.second_tier import second_tier
 from vllm_hitratio_plugin.findings.spec_decode_unit import spec_decode_unit
 from vllm_hitratio_plugin.findings.stale import stale
 from vllm_hitratio_plugin.findings.template_rewrites_history import template_rewrites_history
@@ -47,12 +49,14 @@ RULES: tuple[Rule, ...] = (
     prompts_diverge_early,
     duplicate_namespaces,
     capacity_bound,
+    in_flight,
     pinned_capacity,
     granularity_bound,
     spec_decode_unit,
     cache_reset,
     traffic_changed,
     working_set_near_capacity,
+    second_tier,
     plugin_degraded,
     not_modelled,
     model_off,
@@ -62,14 +66,9 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def diagnose(snapshot: Snapshot, previous: Snapshot | None = None) -> list[Finding]:
-    """What one engine's snapshot shows, worst first.
-
-    Args:
-        snapshot: Its state.
-        previous: An earlier state of the same engine. Rates come from it where the snapshot has no earlier counters.
-    """
-    period = Period.of(snapshot, previous)
+def diagnose(snapshot: Snapshot) -> list[Finding]:
+    """What one engine's snapshot shows, worst first; a page of its metrics, read back, shows the same."""
+    period = Period.of(snapshot)
     findings = [finding for rule in RULES if (finding := rule(snapshot, period)) is not None]
     if not any(finding.severity in ("critical", "warning") for finding in findings):
         fine = healthy(snapshot, period)

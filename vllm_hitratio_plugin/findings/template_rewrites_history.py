@@ -2,6 +2,7 @@
 
 from vllm_hitratio_plugin.findings.finding import Finding
 from vllm_hitratio_plugin.findings.period import Period
+from vllm_hitratio_plugin.findings.residency import share_of_cache
 from vllm_hitratio_plugin.snapshot import Snapshot
 from vllm_hitratio_plugin.wording import count, percent
 
@@ -12,23 +13,23 @@ _BAD = 0.05
 def template_rewrites_history(snapshot: Snapshot, period: Period) -> Finding | None:
     """Fires by the blocks cached for a conversation that its next prompt did not ask for."""
     counters = period.counters
-    unreused, turns = counters.unreused_history_blocks, period.follow_up_turns
-    if not counters.prompt_blocks or turns <= 0:
+    unreused, written, turns = counters.unreused_history_blocks, counters.written_blocks, period.follow_up_turns
+    if not written or turns <= 0:
         return None
     diverged = period.share("compulsory", "diverged")
-    share = unreused / counters.prompt_blocks
+    # What was written just before the period may be found unused within it.
+    share = min(unreused / written, 1.0)
     if max(share, diverged) < _NOTABLE:
         return None
     evidence = [
         f"{count(unreused, 'block')} {period.since} were cached for a conversation, and its next prompt did not ask "
-        f"for them: {unreused / turns:.1f} blocks per follow-up turn, over {count(turns, 'turn')}.",
+        f"for them: {unreused / turns:.1f} blocks per follow-up turn, over {count(turns, 'turn')}. That is "
+        f"{percent(share)} of what was written into the cache in that time.",
     ]
-    resident = _resident(snapshot, period)
-    if resident is not None:
-        evidence.append(
-            f"They occupy {percent(min(resident / snapshot.capacity_blocks, 1.0))} of the cache's "
-            f"{count(snapshot.capacity_blocks, 'block')}."
-        )
+    total = 0 if snapshot.counters is None else snapshot.counters.unreused_history_blocks
+    occupied = share_of_cache(snapshot, unreused, period.seconds, total)
+    if occupied is not None:
+        evidence.append(f"They occupy {percent(occupied)} of the cache's {count(snapshot.capacity_blocks, 'block')}.")
     if diverged:
         evidence.append(
             f"{percent(diverged)} of the prompt blocks {period.window} stand where the conversation's previous prompt "
@@ -37,14 +38,15 @@ def template_rewrites_history(snapshot: Snapshot, period: Period) -> Finding | N
     return Finding(
         rule="template-rewrites-history",
         severity="warning" if max(share, diverged) >= _BAD else "info",
-        confidence=0.85,
-        summary="Follow-up turns do not repeat what the turn before cached: the history is rewritten or left out, and "
-        "the old blocks are never used again.",
+        confidence=0.7,
+        summary=f"Follow-up turns do not repeat what the turn before cached: {percent(share)} of the blocks written "
+        "are not asked for by the next prompt of their conversation.",
         evidence=tuple(evidence),
         causes=(
             "The chat template drops thinking from earlier turns (reasoning models): only blocks before the first "
             "thinking are reusable.",
-            "The client does not send answers back, trims, summarises or reorders messages, or regenerates answers.",
+            "The client does not send answers back, which may be on purpose. Then there is no template to mend.",
+            "The client trims, summarises or reorders messages, or regenerates answers.",
             "An answer's text is tokenised differently when it comes back as history.",
         ),
         actions=(
@@ -55,16 +57,6 @@ def template_rewrites_history(snapshot: Snapshot, period: Period) -> Finding | N
             "hitratio_unreused_history_blocks_total",
             'hitratio_prompt_blocks_by_outcome_total{outcome="compulsory",reason="diverged"}',
         ),
-        loss=max(share, diverged),
+        # Blocks that nobody asks for only take room; what was changed in the prompts could have hit.
+        loss=diverged,
     )
-
-
-def _resident(snapshot: Snapshot, period: Period) -> float | None:
-    """How many of those blocks are cached at a time; None where that is unknown."""
-    unreused = period.counters.unreused_history_blocks
-    time = snapshot.estimate.characteristic_time if snapshot.estimate is not None else None
-    if time is not None and period.seconds:
-        # Little's law: each stays for T_C.
-        return unreused * min(time / period.seconds, 1.0)
-    whole = snapshot.index_blocks is not None and snapshot.index_blocks <= snapshot.capacity_blocks
-    return float(unreused) if whole and not period.blocks("capacity") else None

@@ -54,24 +54,18 @@ def without_plugin(
             "vLLM was started without --plugin hitratio, or the plugin is not installed there.",
         ),
         actions=actions,
-        metrics=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "vllm:cache_config_info"),
+        metrics=(
+            "vllm:prefix_cache_hits_total",
+            "vllm:prefix_cache_queries_total",
+            "vllm:external_prefix_cache_hits_total",
+            "vllm:cache_config_info",
+        ),
     )
 
 
 def figures(now: VllmCounters, previous: VllmCounters | None = None) -> list[str]:
     """What vLLM's own metrics say of one engine's cache, in sentences."""
-    evidence = []
-    queries, hits, since = now.queries, now.hits, "since the start (which may hide a recent change)"
-    if previous is not None and None not in (queries, hits, previous.queries, previous.hits):
-        more = (queries or 0.0) - (previous.queries or 0.0)
-        if more > 0:
-            queries, hits, since = more, (hits or 0.0) - (previous.hits or 0.0), "since the last look"
-    if queries and hits is not None:
-        evidence.append(
-            f"{percent(hits / queries)} of {queries:,.0f} prompt tokens were served from the cache {since}."
-        )
-    elif queries is not None:
-        evidence.append("No prompt has been looked up yet.")
+    evidence = _served(now, previous)
     if now.caching:
         evidence.append("Prefix caching is on.")
     tokens = now.capacity_tokens
@@ -100,3 +94,35 @@ def all_without_plugin(engines: Sequence[VllmCounters]) -> Finding | None:
         evidence=("A ratio of sums: each engine counts by its traffic.",),
         metrics=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
     )
+
+
+def _served(now: VllmCounters, previous: VllmCounters | None) -> list[str]:
+    """What the local cache and a connector served of the prompt tokens."""
+    queries, hits, loaded = now.queries, now.hits, now.external_hits or 0.0
+    since = "since the start (which may hide a recent change)"
+    if queries is None or hits is None:
+        return ["Looked for and not found: vllm:prefix_cache_queries_total and its hits, so there is no ratio either."]
+    if previous is not None and previous.queries is not None and previous.hits is not None:
+        more = queries - previous.queries
+        if more > 0:
+            queries, hits, since = more, hits - previous.hits, "since the last look"
+            loaded -= previous.external_hits or 0.0
+    if not queries:
+        return ["No prompt has been looked up yet: vllm:prefix_cache_queries_total is 0."]
+    sentences = [f"{percent(hits / queries)} of {queries:,.0f} prompt tokens were served from the cache {since}."]
+    if loaded > 0 and hits + loaded <= queries:
+        sentences.append(
+            f"Another {percent(loaded / queries)} were loaded through a KV connector (a second tier or a prefiller): "
+            f"{percent((hits + loaded) / queries)} together. The tier is there and works."
+        )
+    elif loaded > 0:
+        sentences.append(
+            f"A KV connector loaded {loaded:,.0f} tokens. With the hits that is more than was looked up, so vLLM "
+            "counts some of them twice, and no sum is given."
+        )
+    elif now.external_queries:
+        sentences.append(
+            f"A KV connector was asked for {now.external_queries:,.0f} tokens since the start and loaded "
+            f"{now.external_hits or 0:,.0f}; vllm:external_prefix_cache_hits_total did not rise {since.split(' (')[0]}."
+        )
+    return sentences

@@ -25,7 +25,7 @@ class Match:
         in_use_blocks: Blocks that other requests used just before.
         empty_blocks: Free blocks without content, which are allocated first.
         duplicated_blocks: Leading blocks whose content is cached under another adapter or salt.
-        in_flight_blocks: Leading blocks shared with a prompt whose prefill is under way, as far as a lookup could return
+        in_flight_blocks: Leading blocks shared with a prompt whose prefill is under way, as far as a lookup may return
             them; 0 where there is none.
     """
 

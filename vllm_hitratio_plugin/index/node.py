@@ -38,7 +38,7 @@ class Node:
         under: Blocks that were pushed there together, from this run's first one on: more than its own where it was
             split since.
         released: Seconds, when the last of the users released them.
-        copies: Further copies, in the order of writing (docs/model.md#copies); hardly ever any.
+        copies: Further copies, in the order of writing (docs/model.md#copies-and-content-in-flight); hardly ever any.
         conversation: The conversation whose last prompt ends inside this run.
     """
 

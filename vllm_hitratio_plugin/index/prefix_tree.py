@@ -275,7 +275,7 @@ class PrefixTree:
             node.place = -1
 
     def _compact(self) -> None:
-        placed = [each for node in self._recency for each in (node, *node.copies) if each.place >= 0]
+        placed: list[Node | Copy] = [each for node in self._recency for each in (node, *node.copies) if each.place >= 0]
         self._stack, moved = self._stack.compacted((each.place for each in placed), self.limit_blocks)
         for each in placed:
             each.place = moved[each.place]

@@ -21,6 +21,7 @@ from vllm_hitratio_plugin.metrics.sources import (
     Texts,
     Value,
 )
+from vllm_hitratio_plugin.metrics.window_metrics import WINDOW
 from vllm_hitratio_plugin.snapshot import ESTIMATORS, FORK_DEPTH_BOUNDS, INTERARRIVAL_BOUNDS
 
 DEGRADED = gauge(
@@ -117,26 +118,14 @@ METRICS: tuple[Metric, ...] = (
             "Blocks that a turn left in the cache and the next prompt of its conversation did not contain.",
             "counters.unreused_history_blocks",
         ),
+        counter(
+            "hitratio_written_blocks",
+            "Blocks of new content in the cache: what prompts brought beyond the blocks seen before, and answers.",
+            "counters.written_blocks",
+        ),
     ),
     # The current window
-    gauge("hitratio_observed_ratio", "Observed hit ratio of the current window, in blocks.", "estimate.observed"),
-    gauge(
-        "hitratio_in_use_blocks",
-        "Mean blocks in use by running requests when a request is admitted, over the current window.",
-        "estimate.in_use_blocks",
-    ),
-    gauge("hitratio_window_seconds", "Length of the current window.", "estimate.window_seconds"),
-    gauge("hitratio_window_requests", "Requests in the current window.", "estimate.requests"),
-    gauge(
-        "hitratio_window_reuses",
-        "Runs of reused blocks in the current window: the sample that the curve rests on.",
-        "estimate.reuses",
-    ),
-    gauge(
-        "hitratio_ready",
-        "1 if the current window holds enough data for an estimate, otherwise 0.",
-        Value("estimate.ready", flag=True),
-    ),
+    *WINDOW,
     *where_modelled(
         gauge(
             "hitratio_predicted_ratio",
@@ -154,6 +143,11 @@ METRICS: tuple[Metric, ...] = (
             "hitratio_infinite_cache_ratio",
             "Hit ratio of an infinite cache: the share of prompt blocks that were seen before. No capacity exceeds it.",
             "estimate.ceiling",
+        ),
+        gauge(
+            "hitratio_infinite_cache_ratio_stderr",
+            "Standard error of the hit ratio of an infinite cache.",
+            "estimate.ceiling_stderr",
         ),
         gauge(
             "hitratio_divergence_ratio",

@@ -38,9 +38,8 @@ class Page:
 def parse(text: str, now: float) -> Page:
     """Read a page.
 
-    A page lacks what only a whole snapshot has: the sums, the counters of a window ago, the outcomes of the window,
-    characteristic times by capacity, and the words that explain a degradation. Forks deeper than 16 blocks are known to
-    the bounds of their histogram.
+    A page lacks what only a whole snapshot has: the sums, and the words that explain a degradation. Forks deeper than
+    16 blocks are known to the bounds of their histogram.
 
     Args:
         text: In Prometheus text format.

@@ -94,11 +94,13 @@ class ByCapacity(Source):
 
     path: str
     unlimited: str | None = None
+    endless: bool = False
+    """Whether the field has None where the number is infinite."""
 
     def samples(self, snapshot: Snapshot) -> Iterator[Sample]:
         """Ascending in capacity."""
         for size, value in sorted((at(snapshot, self.path) or {}).items()):
-            yield Sample(float(value), (str(size),))
+            yield Sample(math.inf if value is None else float(value), (str(size),))
         if self.unlimited is not None and (value := at(snapshot, self.unlimited)) is not None:
             yield Sample(float(value), (UNLIMITED,))
 
@@ -107,7 +109,8 @@ class ByCapacity(Source):
         found = _by_label(samples)
         if self.unlimited is not None:
             fields[self.unlimited] = found.pop(UNLIMITED, 0.0)
-        fields[self.path] = {int(size): value for size, value in found.items()}
+        ends = math.inf if self.endless else None
+        fields[self.path] = {int(size): None if value == ends else value for size, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class ByOutcome(Source):
     def samples(self, snapshot: Snapshot) -> Iterator[Sample]:
         """One per outcome and reason."""
         values = at(snapshot, self.path)
-        if values is not None:
+        if values:
             for labels, value in zip(OUTCOMES, values, strict=True):
                 yield Sample(float(value), labels)
 

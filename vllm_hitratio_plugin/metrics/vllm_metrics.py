@@ -14,6 +14,8 @@ from vllm_hitratio_plugin.snapshot import VllmCounters
 COUNTERS = {
     "vllm:prefix_cache_queries_total": "queries",
     "vllm:prefix_cache_hits_total": "hits",
+    "vllm:external_prefix_cache_queries_total": "external_queries",
+    "vllm:external_prefix_cache_hits_total": "external_hits",
     "vllm:num_preemptions_total": "preemptions",
 }
 

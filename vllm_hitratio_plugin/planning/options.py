@@ -158,7 +158,8 @@ class PlanOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             Change(think_time=2),
             Change(block_size=2 * subject.demand.block_size),
             *(Change(replicas=2, routing=routing) for routing in ROUTINGS),
-            Change(second_tier=SecondTier(4 * subject.capacity_blocks)),
+            # Where a tier serves today, what another one would add is not known.
+            *([] if subject.external else [Change(second_tier=SecondTier(4 * subject.capacity_blocks))]),
         ]
 
     def _capacities(self, block_bytes: float | None) -> list[int]:

@@ -124,6 +124,7 @@ class Plan:
             "block_size": today.demand.block_size,
             "block_bytes": self.subject.block_bytes,
             "observed": self.subject.observed,
+            "external": self.subject.external,
             "left_out_prompts": today.demand.left_out,
             "ceiling": curve.ceiling,
             "horizon_blocks": today.demand.horizon_blocks,

@@ -147,6 +147,7 @@ def _cards(plan: Plan) -> list[tuple[str, str]]:
     cards = [
         (fixed_percent(today.hit_ratio), "hit ratio, estimated"),
         (fixed_percent(observed), "hit ratio, observed") if observed is not None else None,
+        (fixed_percent(plan.subject.external), "served by a second tier") if plan.subject.external else None,
         (fixed_percent(plan.curve.ceiling), "ceiling: seen before"),
         (
             _size(plan, today, today.capacity_blocks),

@@ -11,7 +11,7 @@ from vllm_hitratio_plugin.planning.observation import observe
 from vllm_hitratio_plugin.replay.law import Law
 from vllm_hitratio_plugin.replay.pools.pool import Unhashed
 from vllm_hitratio_plugin.replay.source import TraceSource
-from vllm_hitratio_plugin.snapshot import REUSE_TIME, Snapshot
+from vllm_hitratio_plugin.snapshot import OUTCOMES, REUSE_TIME, Snapshot
 
 #: Mean rates and rates slot by slot may differ by this much in the hit ratio before the plan mentions it.
 _MOVED = 0.01
@@ -35,6 +35,8 @@ class Subject:
     """Bytes of one block of ``demand.block_size`` tokens, on one worker; None: nothing can be said in GiB."""
     observed: float | None = None
     """Hit ratio that the cache of today had on this traffic."""
+    external: float | None = None
+    """Share of the prompt blocks that a second tier served beyond that; None where none did, or it is not known."""
     reblock: Reblock | None = None
     """Gives another block size exactly; None: it is estimated."""
     notes: Sequence[str] = ()
@@ -68,6 +70,13 @@ def live_subject(snapshot: Snapshot) -> Subject:
             f"The traffic moved within the window: what-ifs go by its mean rates, which give {100 * mean:.1f} %, while "
             f"the engine's own estimate, slot by slot, is {100 * resolved:.1f} %."
         )
+    loaded = dict(zip(OUTCOMES, estimate.outcomes, strict=False)).get(("hit", "external"), 0)
+    external = loaded / sum(estimate.outcomes) if loaded else None
+    if external is not None:
+        notes.append(
+            f"A second tier serves another {100 * external:.1f} % of the prompt blocks today. All other figures are of "
+            "the local cache alone: as far as the tier has its content, more hits are less to load, not to compute."
+        )
     return Subject(
         name,
         f"live, the last {estimate.window_seconds:,.0f} s",
@@ -75,6 +84,7 @@ def live_subject(snapshot: Snapshot) -> Subject:
         snapshot.capacity_blocks,
         snapshot.block_bytes,
         estimate.observed,
+        external,
         notes=notes,
     )
 
@@ -119,6 +129,6 @@ def recorded_subject(
         capacity_blocks,
         None,
         observed.hit_ratio,
-        reblock,
-        notes,
+        reblock=reblock,
+        notes=notes,
     )
