@@ -298,7 +298,7 @@ def test_errors_are_told_without_what_they_hold(
     def fail(tree: PrefixTree, blocks: list[bytes], *_: object) -> None:
         raise KeyError(blocks[0])
 
-    monkeypatch.setattr(PrefixTree, "admit", fail)
+    monkeypatch.setattr(PrefixTree, "look_up", fail)
     manager = drive.manager(100)
     service = watched(manager)
     request = Prompts()([b"the-hash-of-a-block-of-a-prompt!"] * 3)

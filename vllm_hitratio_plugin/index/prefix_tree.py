@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from vllm_hitratio_plugin.index.lru_stack import LRUStack
 from vllm_hitratio_plugin.index.match import Match
@@ -275,7 +276,8 @@ class PrefixTree:
             node.place = -1
 
     def _compact(self) -> None:
-        placed: list[Node | Copy] = [each for node in self._recency for each in (node, *node.copies) if each.place >= 0]
+        every: Iterator[Node | Copy] = itertools.chain.from_iterable((node, *node.copies) for node in self._recency)
+        placed = [each for each in every if each.place >= 0]
         self._stack, moved = self._stack.compacted((each.place for each in placed), self.limit_blocks)
         for each in placed:
             each.place = moved[each.place]
