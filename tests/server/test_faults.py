@@ -32,12 +32,12 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         def now() -> set[str]:
             return {labels["reason"] for labels, on in server.samples()["hitratio_degraded"] if on}
 
-        # The exporter did not start; all the rest works.
-        server.wait_for("exporter", degraded("exporter"))
+        # The exporter did not start; all the rest works, so the figures have a way out.
+        server.wait_for("exporter", lambda: bool(said(server, "no exporter on")))
         sent = server.drive(conversations=20)
         server.wait_until_counted(sent)
         assert server.value("hitratio_prompt_tokens_total") == server.value("vllm:prefix_cache_queries_total")
-        assert now() == {"exporter"}
+        server.wait_for("shown here", lambda: now() == set())
         assert len(said(server, "no exporter on")) == 1
 
         # The fit: what was fitted last stays, with its time.
@@ -46,7 +46,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         fitted = server.value("hitratio_last_fit_timestamp_seconds")
         server.drive(conversations=10, seed=2)
         assert server.value("hitratio_last_fit_timestamp_seconds") == fitted
-        assert now() == {"exporter", "fit"}
+        assert now() == {"fit"}
         assert len(said(server, "the estimate is stale")) == 1
         (faults / "fit").unlink()
         server.wait_for("fitted again", lambda: server.value("hitratio_last_fit_timestamp_seconds") != fitted)
@@ -56,7 +56,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         server.wait_for("snapshot", lambda: bool(said(server, "not up to date")))
         server.drive(conversations=5, seed=3)
         (faults / "snapshot").unlink()
-        server.wait_for("on the page again", degraded("snapshot"))
+        server.wait_for("on the page again", lambda: server.value("hitratio_degraded", reason="fit", engine="0") == 1)
 
         # The tree, again and again: the estimate starts again, until the plugin gives up.
         (faults / "tree").write_text("raise")
@@ -77,7 +77,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         (faults / "hook").unlink()
         server.drive(conversations=5, seed=7)
 
-        assert now() == {"exporter", "fit", "snapshot", "workload", "hook"}
+        assert now() == {"fit", "workload", "hook"}
         # vLLM itself counted every request, and one line was written for each fault.
         assert len([line for line in server.lines() if "WARNING" in line or "ERROR" in line]) == 5
         assert "Traceback" not in server.log.read_text(errors="replace")
@@ -86,7 +86,7 @@ def test_every_part_raises_and_requests_are_served(tiny_model: Path, shim: Path,
         "hook": "recording stops for good, no figure looks measured",
         "prefix tree": "the estimate starts again; after ten failures recording stops",
         "fit": "the last figures stay, with their time",
-        "snapshot file": "vLLM's page is not up to date",
+        "snapshot file": "vLLM's page says so after four refreshes, then all is counted",
         "exporter": "vLLM's page has it all; tried again at each refresh",
     }.items():
         compatibility.record("faults", part, raises=seen)
@@ -126,7 +126,7 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
 
         # The exporter hangs as the engine starts, in a name that nobody resolves: served from the first moment on.
         server.drive(conversations=20, seed=next(seeds))
-        assert not [name for name in server.samples() if name.startswith("hitratio_")]
+        assert [name for name in server.samples() if name.startswith("hitratio_")] == ["hitratio_degraded"]
         (faults / "exporter").unlink()
         server.wait_for("nothing is lost", published)
 
@@ -135,7 +135,8 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
                 counted = server.value("hitratio_requests_total")
                 assert server.value("hitratio_requests_total", server.exporter_port) is not None
                 server.drive(conversations=5, seed=next(seeds))
-                assert server.value("hitratio_requests_total") == counted  # it does hang
+                # It does hang, and leaves the page after some refreshes.
+                assert server.value("hitratio_requests_total") in (None, counted)
             server.wait_for(f"nothing is lost by a hanging {part}", published)
         assert not any(on for _, on in server.samples().get("hitratio_degraded", ()))
 
@@ -149,7 +150,7 @@ def test_every_part_hangs_or_returns_nonsense_and_requests_are_served(
         with broken("snapshot", "nonsense"):
             counted = server.value("hitratio_requests_total")
             server.drive(conversations=5, seed=next(seeds))
-            assert server.value("hitratio_requests_total") == counted
+            assert server.value("hitratio_requests_total") in (None, counted)
         server.wait_for("on the page again", published)
         for part in ("tree", "hook"):
             with broken(part, "nonsense", conversations=1):

@@ -64,6 +64,7 @@ class Service:
         self._settings = settings
         self._local_rank = local_rank
         self._degraded = degraded or {}
+        self._logged: set[str] = set()
         self._failures = 0
         self._folder = os.environ.get(SNAPSHOT_DIR)
         # Why there is no exporter, in words; None where there is one, or none is wanted.
@@ -276,7 +277,9 @@ class Service:
         )
 
     def _degrade(self, reason: str, words: str) -> None:
-        if reason not in self._degraded:
+        # Once, though some come and go.
+        if reason not in self._logged:
+            self._logged.add(reason)
             logger.warning("hitratio: %s", words)
         self._degraded[reason] = words
         # At once: what failed may be what would have published it.
