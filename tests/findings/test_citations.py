@@ -81,6 +81,7 @@ def test_the_page_says_the_same_of_each_rule(id_: str) -> None:
     section = section_of(id_)
     for heading in ("**Severity:**", "**Fires**", "**Means:**", "**Refuted by:**", "**What to do:**"):
         assert section.count(heading) == 1, heading
+    assert "**Refuted by:** nothing" not in section
     module = FOLDER / f"{id_.removeprefix('fleet-').replace('-', '_')}.py"
     severities = {text for text in texts(module) if text in ("critical", "warning", "info", "ok")}
     severity = section.split("**Severity:**", 1)[1].split("\n", 1)[0]
