@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from vllm_hitratio_plugin.access import Access
+from vllm_hitratio_plugin.index.common_prefix import common_prefix
 from vllm_hitratio_plugin.index.conversation import Conversation, NamedConversations
 from vllm_hitratio_plugin.index.match import Match
 from vllm_hitratio_plugin.index.namespaces import Namespaces
 from vllm_hitratio_plugin.index.node import Node
-from vllm_hitratio_plugin.index.prefix_tree import PrefixTree, common_prefix
+from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
 
 class Running:

@@ -337,7 +337,7 @@ def test_the_tree_fails(
 ) -> None:
     from vllm_hitratio_plugin.index.prefix_tree import PrefixTree
 
-    monkeypatch.setattr(PrefixTree, "admit", fail)
+    monkeypatch.setattr(PrefixTree, "look_up", fail)
     service = service_of(manager, made)
     run_with_fault(service, manager, caplog, "workload")
     for _ in range(20):
@@ -356,7 +356,7 @@ def test_the_tree_fails_once_and_the_estimate_starts_anew(
     service = service_of(manager, made)
     drive(manager, 50)
     with monkeypatch.context() as broken:
-        broken.setattr(PrefixTree, "admit", fail)
+        broken.setattr(PrefixTree, "look_up", fail)
         service.drain()
     service.drain()
     drive(manager, 100, seed=2)

@@ -118,8 +118,8 @@ vllm:cache_config_info{block_size="16",enable_prefix_caching="true",num_gpu_bloc
     (plain,) = parse(openmetrics, now=0.0).without_plugin
     found = without_plugin(plain)
     assert found.confidence < 1
-    assert "Looked for on this page and not found: metrics whose names start with hitratio_" in words(found)
-    assert "http://HOST:9577" in words(found)
+    assert "This page has no metrics of the hitratio plugin" in words(found)
+    assert "port 9577" in words(found)
     assert "25 % of 200,000 prompt tokens" in words(found)
     assert "10,000 blocks, 160,000 tokens" in words(found)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
+from vllm_hitratio_plugin.index.common_prefix import common_prefix
+
 #: Namespaces remembered of one first block.
 _COPIES = 16
 
@@ -34,7 +36,11 @@ class Namespaces:
         copies = self._prompts.setdefault(content[0], {})
         self._prompts.move_to_end(content[0])
         found = max(
-            (_common(content, other) for name, other in copies.items() if name != namespace),
+            (
+                common_prefix(other, content, 0, min(len(other), len(content)))
+                for name, other in copies.items()
+                if name != namespace
+            ),
             default=0,
         )
         if len(copies) < _COPIES or namespace in copies:
@@ -44,12 +50,3 @@ class Namespaces:
             _, forgotten = self._prompts.popitem(last=False)
             self.blocks -= sum(map(len, forgotten.values()))
         return found
-
-
-def _common(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    shared = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        shared += 1
-    return shared

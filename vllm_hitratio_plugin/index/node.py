@@ -8,12 +8,15 @@ from vllm_hitratio_plugin.index.conversation import Conversation
 
 
 class Copy:
-    """A further set of physical blocks with the content of a node, written while the first set was not to be hit.
+    """One set of physical blocks with the content of a run: the node itself, or one written while that was not hit.
 
     Attributes:
-        writer: The request that wrote it and still uses it; None afterwards. Nobody else does: a lookup returns the
-            copy written first.
-        place, under, released: As in :class:`Node`.
+        place: Its place in the LRU stack; -1 while in use, and after a reset.
+        under: Blocks that were pushed there together, from this run's first one on: more than its own where it was
+            split since.
+        released: Seconds, when the last of its users released it.
+        writer: The request that wrote a further copy and still uses it; None afterwards. Nobody else does: a lookup
+            returns the copy written first.
     """
 
     __slots__ = ("place", "released", "under", "writer")
@@ -25,7 +28,7 @@ class Copy:
         self.released = 0.0
 
 
-class Node:
+class Node(Copy):
     """Positions ``start`` to ``start + len(blocks)`` of a prompt.
 
     Attributes:
@@ -34,36 +37,22 @@ class Node:
         start: Position of the first block.
         children: How many nodes name this one as parent.
         users: Requests that use the first copy of these blocks now.
-        place: Its place in the LRU stack; -1 while in use, and after a reset.
-        under: Blocks that were pushed there together, from this run's first one on: more than its own where it was
-            split since.
-        released: Seconds, when the last of the users released them.
         copies: Further copies, in the order of writing (docs/model.md#copies-and-content-in-flight); hardly ever any.
         conversation: The conversation whose last prompt ends inside this run.
     """
 
-    __slots__ = (
-        "blocks",
-        "children",
-        "conversation",
-        "copies",
-        "parent",
-        "place",
-        "released",
-        "start",
-        "under",
-        "users",
-    )
+    __slots__ = ("blocks", "children", "conversation", "copies", "parent", "start", "users")
 
     def __init__(self, parent: Node | None, blocks: list[Hashable], start: int, released: float) -> None:
+        self.writer = None
+        self.place = -1
+        self.under = 0
+        self.released = released
         self.parent = parent
         self.blocks = blocks
         self.start = start
         self.children = 0
         self.users = 0
-        self.place = -1
-        self.under = 0
-        self.released = released
         self.copies: tuple[Copy, ...] = ()
         self.conversation: Conversation | None = None
 
@@ -76,6 +65,11 @@ class Node:
     def used(self) -> bool:
         """Whether a request uses one of the copies."""
         return self.users > 0 or any(copy.writer is not None for copy in self.copies)
+
+    @property
+    def youngest(self) -> Copy:
+        """The copy that was released last: whatever the capacity, it is evicted last."""
+        return max((self, *self.copies), key=lambda copy: copy.place)
 
     def split(self, at: int) -> Node:
         """Cut the run; this node keeps the lower part, since requests hold on to it. Returns the upper part."""

@@ -6,6 +6,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 
+from vllm_hitratio_plugin.index.common_prefix import common_prefix
 from vllm_hitratio_plugin.index.lru_stack import LRUStack
 from vllm_hitratio_plugin.index.match import Match
 from vllm_hitratio_plugin.index.node import Copy, Node
@@ -71,21 +72,21 @@ class PrefixTree:
             conversation = found.conversation
             if conversation is not None and conversation.blocks <= end:
                 match.conversation = conversation
-            place, under, released, used = found.place, found.under, found.released, found.users > 0
+            used = found.users > 0
+            youngest: Copy = found
             if found.copies:
                 match.copied = True
-                used = found.used
-                youngest = max(found.copies, key=lambda copy: copy.place)
-                if youngest.place > place:
-                    place, under, released = youngest.place, youngest.under, youngest.released
+                used, youngest = found.used, found.youngest
             if used:
                 match.add(end - position, 0.0, -1)
-            elif place < 0:
+            elif youngest.place < 0:
                 match.lost += end - position
             else:
-                reuse_time = time - released
+                reuse_time = time - youngest.released
                 # Only a run in use has reuse time 0; nothing else may look like one, however coarse or wrong the clock.
-                match.add(end - position, reuse_time if reuse_time > _INSTANT_S else _INSTANT_S, above(place, under))
+                if reuse_time < _INSTANT_S:
+                    reuse_time = _INSTANT_S
+                match.add(end - position, reuse_time, above(youngest.place, youngest.under))
             position, node = end, found
             if match.forked:
                 break
@@ -105,7 +106,7 @@ class PrefixTree:
             used.users += 1
             used = used.parent
         position = 0 if node is None else node.end
-        return self._grow(node, blocks[position:count]) if position < count else node
+        return node if position == count else self._grow(node, blocks[position:count])
 
     def hit(self, blocks: Sequence[Hashable], count: int, room: float) -> Node | None:
         """A request uses the first ``count`` blocks, which are remembered; returns the deepest node.
@@ -118,10 +119,10 @@ class PrefixTree:
         node: Node | None = None
         position = 0
         while position < count:
-            found = self._find(blocks, position, count)
-            if found is None:
-                break
-            node = self._settle(found, room) if found.copies else found
+            node = self._find(blocks, position, count)
+            assert node is not None
+            if node.copies:
+                node = self._settle(node, room)
             if node.users == 0:
                 self._take(node)
                 room -= len(node.blocks)
@@ -171,17 +172,13 @@ class PrefixTree:
         if unhashed:
             stack.push(unhashed)
         while node is not None:
-            held: Node | Copy = node
-            if node.copies:
-                held = next((copy for copy in node.copies if copy.writer is not None and copy.writer == writer), node)
-            if isinstance(held, Copy):
-                held.writer = None
-                free = True
-            else:
-                node.users -= 1
-                free = node.users == 0
+            held: Copy = node
+            if node.copies and writer is not None:
+                held = next((copy for copy in node.copies if copy.writer == writer), node)
+            held.writer = None
             held.released = time
-            if free:
+            node.users -= held is node
+            if held is not node or not node.users:
                 size = len(node.blocks)
                 held.place, held.under = stack.push(size), size
                 self.in_use_blocks -= size
@@ -276,7 +273,7 @@ class PrefixTree:
             node.place = -1
 
     def _compact(self) -> None:
-        every: Iterator[Node | Copy] = itertools.chain.from_iterable((node, *node.copies) for node in self._recency)
+        every: Iterator[Copy] = itertools.chain.from_iterable((node, *node.copies) for node in self._recency)
         placed = [each for each in every if each.place >= 0]
         self._stack, moved = self._stack.compacted((each.place for each in placed), self.limit_blocks)
         for each in placed:
@@ -303,18 +300,3 @@ class PrefixTree:
         del self._heads[node.blocks[0]]
         if node.parent is not None:
             node.parent.children -= 1
-
-
-def common_prefix(run: Sequence[Hashable], blocks: Sequence[Hashable], position: int, end: int) -> int:
-    """How many leading blocks of ``run`` stand at ``position``, up to ``end``; the first one does.
-
-    Ids are chained, so a binary search settles it.
-    """
-    low, high = 1, end - position
-    while low < high:
-        middle = (low + high + 1) // 2
-        if run[middle - 1] == blocks[position + middle - 1]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
