@@ -34,7 +34,7 @@ def register() -> None:
         monotonic = staticmethod(_breakable("hook", time.monotonic, float("nan")))
 
     setattr(recorder, "time", Clock)  # noqa: B010 (a name that the module does not export)
-    _break(PrefixTree, "admit", "tree", None)
+    _break(PrefixTree, "look_up", "tree", None)
     _break(Monitor, "refresh", "fit", "as good as it gets")
     _break(service, "Exporter", "exporter", None)
     _break(snapshot_folder, "write", "snapshot", b"?")

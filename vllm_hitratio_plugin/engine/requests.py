@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -27,7 +28,9 @@ _SECRET = secrets.token_bytes(32)
 
 
 def tell(monitor: Monitor, record: Record, facts: CacheFacts) -> None:
-    """Tell the monitor what a record says."""
+    """Tell the monitor what a record says; ValueError for a time that is none."""
+    if not isinstance(record, Progress) and not math.isfinite(record.time):
+        raise ValueError("the clock gave no time")
     if isinstance(record, Reset):
         monitor.reset(record.time)
         return
