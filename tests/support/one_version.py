@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.support import drive
+from tests.support import drive, random_schedule
 from vllm_hitratio_plugin.engine.probe import CacheFacts, cache_facts
-from vllm_hitratio_plugin.engine.recorder import Admission, Record, Recorder, Release
+from vllm_hitratio_plugin.engine.recorder import Admission, Progress, Record, Recorder, Release
 from vllm_hitratio_plugin.engine.service import Service
 from vllm_hitratio_plugin.replay.pools.block_lru import BlockLRU
 from vllm_hitratio_plugin.settings import Settings
@@ -56,6 +56,8 @@ def plain(record: Record) -> list[Any]:
             record.free_blocks,
             record.preemptions,
         ]
+    if isinstance(record, Progress):
+        return ["progress", record.request.request_id, record.computed_tokens, record.free_blocks]
     return ["release", record.request.request_id] if isinstance(record, Release) else ["reset"]
 
 
@@ -433,6 +435,21 @@ def scheduler_asleep(model: str) -> dict[str, Any]:
     }
 
 
+def schedules(model: str) -> dict[str, Any]:
+    """Random traffic, chunked in every way: admissions, and those whose hit is not the exact LRU's."""
+    found = {}
+    for name, schedule in random_schedule.SCHEDULES.items():
+        comparison = random_schedule.run(model, 7, schedule)
+        found[name] = {
+            "prompts": comparison.prompts,
+            "admissions": comparison.admissions,
+            "hit_blocks": comparison.hit_blocks,
+            "in_flight": comparison.outcomes["in_flight/prefill"],
+            "different": comparison.different,
+        }
+    return found
+
+
 def command_line(model: str) -> dict[str, Any]:
     """The flags on the real parser; leaves them in the environment, as the server's parent process does."""
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -500,6 +517,7 @@ def main() -> None:
     result["broken off"] = scheduler_broken_off(model)
     result["streaming"] = scheduler_streaming(model)
     result["asleep"] = scheduler_asleep(model)
+    result["schedules"] = schedules(model)
     Path(sys.argv[2]).write_text(json.dumps(result))
 
 

@@ -52,6 +52,8 @@ class Watched:
             dropped_blocks=self.facts.dropped_blocks,
         )
         self.found = Comparison()
+        #: When the last request was admitted, s.
+        self.last_time: float | None = None
         self._admissions = self.monitor._admissions
         self._admit = self._admissions.admit
         self._admissions.admit = self._compared  # type: ignore[method-assign]
@@ -68,6 +70,7 @@ class Watched:
 
     def _compared(self, access: Access) -> Match | None:
         match = self._admit(access)
+        self.last_time = access.time
         if match is None or not access.counted:
             return match
         assert access.hit_tokens is not None

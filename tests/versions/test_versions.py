@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import compatibility, wheels
 from tests.support.engines import ALL_ENGINES
+from tests.support.random_schedule import SCHEDULES
 from tests.support.repository import python_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
@@ -166,6 +167,22 @@ def test_what_an_aborted_prefill_did_not_compute_is_not_expected(result: Any) ->
     assert found["own"]["hits"] == found["hit_tokens"] == found["left"]
     assert found["ceiling_tokens"] == found["shadow_tokens"] == found["left"]
     assert found["unexplained"] == 0
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_hit_is_the_exact_lrus_in_random_traffic(version: str, result: Any, name: str) -> None:
+    found = result["schedules"][name]
+    assert found["admissions"] > found["prompts"] * 0.4
+    assert found["hit_blocks"] > 0
+    if SCHEDULES[name].threshold:
+        assert found["in_flight"] > 0
+    different = len(found["different"])
+    if SCHEDULES[name].answers == 1:
+        assert not different, found["different"]
+    # What answers under way may do: docs/model.md#copies-and-content-in-flight.
+    assert different <= 0.002 * found["admissions"], found["different"]
+    words = f"{different} of {found['admissions']:,} admissions differ"
+    compatibility.record("vllm", version, **{"shadow__" + name.replace(" ", "_").replace(",", ""): words})
 
 
 def test_a_prompt_that_arrives_in_pieces_is_looked_up_once(result: Any) -> None:

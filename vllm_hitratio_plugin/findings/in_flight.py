@@ -33,7 +33,7 @@ def in_flight(snapshot: Snapshot, period: Period) -> Finding | None:
             "Chunked prefill interleaves long prompts, so the first one takes several steps.",
         ),
         actions=(
-            "Send one request first and the others when its first token has come, or ask for n samples in one request.",
+            "Send one request first, and the others when its first token has come.",
             "Use a router or scheduler that holds requests back while their prefix is being computed.",
         ),
         metrics=('hitratio_prompt_blocks_by_outcome_total{outcome="in_flight"}',),
