@@ -47,7 +47,7 @@ SECTIONS = {
         "Faults",
         "Each part of the plugin is made to fail in a serving engine of vLLM 0.32.0. Every request was answered, every "
         "page parsed, the log had no traceback, and what raised was in `hitratio_degraded`. The hook can't hang: it "
-        "only appends two tuples per request.",
+        "only appends tuples to a queue.",
         "part",
         ("raises", "hangs", "returns nonsense"),
     ),

@@ -145,6 +145,9 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
     arguments["max_model_len"] = max(schedule.longest + schedule.answers + 1, 4096)
     engine = drive.Engine(model, schedule.blocks, arguments=arguments, overlap=schedule.asynchronous)
     scheduler = engine.scheduler
+    service = getattr(scheduler.kv_cache_manager, "_hitratio_service", None)
+    if service is not None:  # where the plugin is enabled: it marks the requests that it has counted
+        service.stop()
     watched = Watched(scheduler.kv_cache_manager, schedule.answers)
     rng = random.Random(seed)
     preambles = [[rng.randrange(256) for _ in range(size)] for size in (0, 40, 200)]
@@ -189,7 +192,4 @@ def run(model: str, seed: int, schedule: Schedule) -> Comparison:
     found.outcomes = dict(zip(map("/".join, OUTCOMES), counters.outcomes, strict=True))
     assert sum(found.outcomes.values()) == counters.prompt_blocks
     assert watched.monitor.running == 0
-    service = getattr(scheduler.kv_cache_manager, "_hitratio_service", None)
-    if service is not None:
-        service.stop()
     return found

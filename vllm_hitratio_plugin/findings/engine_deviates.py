@@ -39,7 +39,6 @@ def engine_deviates(snapshot: Snapshot, period: Period) -> Finding | None:
         causes=(
             "Something else takes blocks: a KV connector, offloading, or prompts whose transfer is not finished.",
             "Cached blocks were dropped without a reset that the plugin could see.",
-            "Requests with the same new prompt overlap: the later ones come before the first has been computed.",
             "The eviction policy changed in this vLLM version, or it has a bug.",
         )
         if divergence < 0
