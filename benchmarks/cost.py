@@ -39,6 +39,9 @@ ROUND = 50
 BARS = {20: (0.05, 0.25), 200: (0.01, 0.15)}
 """By prompt blocks: the limits of the synchronous part and of all CPU time, as shares of vLLM's own."""
 
+DECODE_BAR_US = 0.2
+"""Limit of what a decode step of one request costs, µs."""
+
 FILL_S = 700.0
 """Virtual seconds before any timing: more than the window."""
 
@@ -68,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"the benchmark needs a real vLLM in this environment: {error}", file=sys.stderr)
         return 2
     cases = [measure(Traffic(blocks, arguments.rate), arguments.rounds) for blocks in BARS]
-    report = {"vllm_version": vllm.__version__, "block_size": BLOCK_SIZE, "cases": cases}
+    decode_us = decode_step()
+    print(f"decode step: {decode_us:.3f} µs per request and step (at most {DECODE_BAR_US:g})")
+    report = {"vllm_version": vllm.__version__, "block_size": BLOCK_SIZE, "cases": cases, "decode_us": decode_us}
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(report, indent=2) + "\n")
     print(f"wrote {arguments.output}")
@@ -136,6 +141,33 @@ def measure(traffic: Traffic, rounds: int) -> dict[str, Any]:
     }
     _show(case)
     return case
+
+
+def decode_step(rounds: int = 400, steps: int = 250) -> float:
+    """What the recorder adds to ``allocate_slots`` of a running request that decodes, µs per request and step.
+
+    The same call on the same manager in turns, wrapped and not, in the keywords of the scheduler.
+    """
+    from vllm_hitratio_plugin.engine.recorder import Recorder
+
+    manager = _manager(1000)
+    (request,) = _requests([Turn(0.0, "decoding", [bytes([number]) * 32 for number in range(20)], 20 * BLOCK_SIZE)])
+    _run_admission(manager, request)
+    plain = manager.allocate_slots
+    recorder = Recorder(manager)
+    watched = manager.allocate_slots
+    spent: dict[Any, list[float]] = {plain: [], watched: []}
+    gc.disable()
+    for number in range(rounds):
+        for method in (plain, watched) if number % 2 else (watched, plain):
+            began = time.thread_time()
+            for _ in range(steps):
+                method(request, 1, num_lookahead_tokens=0)
+            spent[method].append((time.thread_time() - began) / steps)
+    gc.enable()
+    assert not recorder.queue
+    recorder.close()
+    return (statistics.median(spent[watched]) - statistics.median(spent[plain])) * 1e6
 
 
 class _Plugin:
@@ -277,8 +309,9 @@ def _manager(capacity_blocks: int) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _parameters(manager: Any) -> frozenset[str]:
-    return frozenset(inspect.signature(type(manager).allocate_slots).parameters)
+def _usual(manager: Any) -> dict[str, Any]:
+    known = inspect.signature(type(manager).allocate_slots).parameters
+    return {name: value for name, value in _USUAL.items() if name in known}
 
 
 def _requests(turns: Sequence[Turn]) -> list[Any]:
@@ -301,18 +334,22 @@ def _requests(turns: Sequence[Turn]) -> list[Any]:
 
 def _run(manager: Any, requests: Sequence[Any]) -> int:
     """What `Scheduler.schedule` and `_free_request` do with each request's blocks; returns hit tokens."""
-    usual = {name: value for name, value in _USUAL.items() if name in _parameters(manager)}
     total = 0
     for request in requests:
-        blocks, hit, *_ = manager.get_computed_blocks(request)
-        allocated = manager.allocate_slots(
-            request, request.num_tokens - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks, **usual
-        )
-        assert allocated is not None
-        request.num_computed_tokens = request.num_tokens
+        total += _run_admission(manager, request)
         manager.free(request)
-        total += hit
     return total
+
+
+def _run_admission(manager: Any, request: Any) -> int:
+    usual = _usual(manager)
+    blocks, hit, *_ = manager.get_computed_blocks(request)
+    allocated = manager.allocate_slots(
+        request, request.num_tokens - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks, **usual
+    )
+    assert allocated is not None
+    request.num_computed_tokens = request.num_tokens
+    return int(hit)
 
 
 def _show(case: dict[str, Any]) -> None:

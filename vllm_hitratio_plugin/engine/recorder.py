@@ -134,16 +134,26 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
     pool = manager.block_pool
     free_queue = pool.free_block_queue
 
-    def allocate_slots(request: Any, num_new_tokens: int, *args: Any, **kwargs: Any) -> Any:
-        waiting, computed, free = False, 0, None
+    def allocate_slots(
+        request: Any, num_new_tokens: int, *args: Any, num_lookahead_tokens: int = 0, **kwargs: Any
+    ) -> Any:
+        # The call for a running request has this one keyword: through kwargs, a decode step would take twice
+        # as long.
+        waiting = (kwargs or args) and ("new_computed_blocks" in kwargs or len(args) >= 2)
+        computed = free = 0
         try:
-            waiting = "new_computed_blocks" in kwargs or len(args) >= 2
             computed = request.num_computed_tokens
-            if waiting or computed < request.num_prompt_tokens:
+            decodes = not waiting and computed >= request.num_prompt_tokens
+            if not decodes:
                 free = free_queue.num_free_blocks
         except Exception as error:
             recorder.fail(error)
-        if free is None:  # a decode step
+            decodes = True
+        if decodes and not args and not kwargs:
+            return original(request, num_new_tokens, num_lookahead_tokens=num_lookahead_tokens)
+        if num_lookahead_tokens:
+            kwargs["num_lookahead_tokens"] = num_lookahead_tokens
+        if decodes:
             return original(request, num_new_tokens, *args, **kwargs)
         result = original(request, num_new_tokens, *args, **kwargs)
         if result is None:
