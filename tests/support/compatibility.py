@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 
+from tests.support import wheels
 from tests.support.engines import ALL_ENGINES
 from tests.support.repository import ROOT
 
@@ -28,6 +29,14 @@ SECTIONS = {
         "evicted first, 11 histories that are rewritten, 14 salts and adapters, 15 speculative decoding, 16 resets.",
         "vLLM",
         ("partly filled blocks go to", "same records", "observed = exact LRU", "flags", "reported cases", "lookups"),
+    ),
+    "shadow": (
+        "Exact shadow under random traffic",
+        "Admissions on that release's scheduler whose hit is not the exact LRU's, of all. Prompts come in bursts, share "
+        "prefixes, are preempted and aborted at any moment; the cache is reset. Budget and threshold are "
+        "`max_num_batched_tokens` and `long_prefill_token_threshold`.",
+        "traffic",
+        tuple(wheels.VLLM),
     ),
     "ascend": (
         "vLLM-Ascend",

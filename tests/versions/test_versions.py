@@ -181,8 +181,7 @@ def test_every_hit_is_the_exact_lrus_in_random_traffic(version: str, result: Any
         assert not different, found["different"]
     # What answers under way may do: docs/model.md#copies-and-content-in-flight.
     assert different <= 0.002 * found["admissions"], found["different"]
-    words = f"{different} of {found['admissions']:,} admissions differ"
-    compatibility.record("vllm", version, **{"shadow__" + name.replace(" ", "_").replace(",", ""): words})
+    compatibility.record("shadow", name, **{version.replace(".", "_"): f"{different} of {found['admissions']:,}"})
 
 
 def test_a_prompt_that_arrives_in_pieces_is_looked_up_once(result: Any) -> None:
