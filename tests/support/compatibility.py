@@ -32,8 +32,8 @@ SECTIONS = {
     ),
     "shadow": (
         "Exact shadow under random traffic",
-        "Admissions on that release's scheduler whose hit is not the exact LRU's, of all. Prompts come in bursts, share "
-        "prefixes, are preempted and aborted at any moment; the cache is reset. Budget and threshold are "
+        "Admissions on that release's scheduler whose hit is not the exact LRU's, of all. Prompts come in bursts, "
+        "share prefixes, are preempted and aborted at any moment; the cache is reset. Budget and threshold are "
         "`max_num_batched_tokens` and `long_prefill_token_threshold`.",
         "traffic",
         tuple(wheels.VLLM),
