@@ -42,7 +42,8 @@ class Story:
         blocks = [path[: depth + 1] for depth in range(len(path))]
         tokens = len(path) * self.block_size + tail
         hit_tokens = None if hit is None else hit * self.block_size
-        self.monitor.admit(Access(time, key, tokens, blocks, hit_tokens, 0, pinned, **more))  # type: ignore[arg-type]
+        access = Access(time, key, tokens, blocks, hit_tokens, in_use_blocks=pinned)
+        self.monitor.admit(access._replace(**more))  # type: ignore[arg-type]
         return key
 
     def serve(self, time: float, path: str, tail: int = 1, hit: int | None = 0, **more: Any) -> None:
@@ -235,6 +236,61 @@ def test_a_prefill_that_was_broken_off_is_not_expected() -> None:
     fates = dict(zip(OUTCOMES, story.monitor.counters.outcomes, strict=True))
     assert fates["compulsory", "new"] == 8 + 5
     assert fates["compulsory", "diverged"] == 0
+
+
+def test_content_is_known_as_far_as_it_was_computed() -> None:
+    """Eight blocks in chunks of three: who asks meanwhile hits what is there, and the rest is in flight."""
+    story = Story()
+    first = story.admit(0, "abcdefgh", computed_tokens=3 * B)
+    story.admit(1, "abcdefgh", hit=3, computed_tokens=4 * B)
+    story.monitor.progress(first, 6 * B)
+    story.admit(2, "abcdefgh", hit=6)
+    story.monitor.progress(first, 8 * B + 1)
+    story.admit(3, "abcdefgh", hit=8)
+    estimate = story.estimate()
+    assert (estimate.observed, estimate.ceiling) == (17 / 36, 17 / 36)
+    assert estimate.predicted[REUSE_TIME] == pytest.approx(17 / 36)
+    outcomes = dict(zip(OUTCOMES, story.monitor.counters.outcomes, strict=True))
+    assert {name: blocks for name, blocks in outcomes.items() if blocks} == {
+        ("hit", "local"): 3 + 6 + 8,
+        ("compulsory", "new"): 8,
+        ("in_flight", "prefill"): 5 + 2,
+        ("partial", "tail"): 4,
+    }
+    assert story.sums().written_blocks == 8 + 5 + 2
+
+
+def test_what_a_connector_still_loads_is_in_flight() -> None:
+    """Four of five blocks are loaded; until they have come, nobody hits them."""
+    story = Story()
+    loading = story.admit(0, "abcde", external_tokens=4 * B, computed_tokens=0)
+    story.admit(1, "abcde", hit=0)
+    story.monitor.progress(loading, 5 * B + 1)
+    story.admit(2, "abcde", hit=5)
+    story.estimate()
+    outcomes = dict(zip(OUTCOMES, story.monitor.counters.outcomes, strict=True))
+    assert outcomes["hit", "external"] == 4
+    assert outcomes["in_flight", "prefill"] == 5
+    assert outcomes["hit", "local"] == 5
+    assert story.monitor.counters.ceiling_hit_blocks == 5
+
+
+def test_of_two_copies_the_one_written_first_is_hit_until_it_is_evicted() -> None:
+    """ "abcd" is computed twice at once. Then 7 blocks, the release of the second copy, and 4: in 14, it alone is left."""
+    story = Story(14, index_blocks=1000)
+    first = story.admit(0, "abcd", computed_tokens=0, pinned=None)
+    second = story.admit(1, "abcd", pinned=None)
+    story.monitor.progress(first, 4 * B + 1)
+    story.monitor.release(2, first)
+    story.serve(3, "tuvwxyz", pinned=None)
+    story.monitor.release(4, second)
+    story.serve(5, "mnop", pinned=None)
+    story.serve(6, "abcd", hit=4, pinned=None)
+    story.serve(7, "tuvwxyz", hit=0, pinned=None)
+    story.estimate()
+    # "abcd" hits its second copy. Above "tuvwxyz" are then that copy and "mnop", and one block is empty.
+    assert story.monitor.counters.shadow_hit_blocks == 4 + 14 - 8 - 1
+    assert story.monitor.index_blocks == 4 + 7 + 4
 
 
 def test_a_second_prefill_that_was_broken_off_takes_nothing_from_the_first() -> None:
