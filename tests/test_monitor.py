@@ -276,7 +276,7 @@ def test_what_a_connector_still_loads_is_in_flight() -> None:
 
 
 def test_of_two_copies_the_one_written_first_is_hit_until_it_is_evicted() -> None:
-    """ "abcd" is computed twice at once. Then 7 blocks, the release of the second copy, and 4: in 14, it alone is left."""
+    """Computed twice at once; then 7 blocks, the release of the second copy, and 4: in 14 blocks, it alone is left."""
     story = Story(14, index_blocks=1000)
     first = story.admit(0, "abcd", computed_tokens=0, pinned=None)
     second = story.admit(1, "abcd", pinned=None)
