@@ -169,47 +169,51 @@ class Admissions:
         Returns:
             Blocks written beyond those of the prompt; negative where part of the prompt was never computed.
         """
-        running = self._running.get(key)
+        running = self._running.pop(key, None)
         if running is None:
             return 0
         in_use = self._observe(in_use_blocks)
-        cached = max(cached, running.cached)
-        allocated = max(allocated, running.allocated, cached)
-        # What the answer took is in the total already.
-        taken = min(allocated - running.allocated, self._answering)
-        self._answering -= taken
-        self._unhashed_in_use += taken
-        running.allocated += taken
-        room = self._capacity_blocks - in_use - max(self._empty - allocated + running.allocated, 0)
-        self._extend(key, running, ids, cached, allocated, room)
-        del self._running[key]
-        self._prefilling.pop(key, None)
-        conversation = running.conversation
+        if cached > running.cached or allocated > running.allocated:
+            # What the answer took is in the total already.
+            taken = min(max(allocated, cached, running.allocated) - running.allocated, self._answering)
+            self._answering -= taken
+            self._unhashed_in_use += taken
+            running.allocated += taken
+            cached, allocated = max(cached, running.cached), max(allocated, cached, running.allocated)
+            room = self._capacity_blocks - in_use - max(self._empty - allocated + running.allocated, 0)
+            self._extend(key, running, ids, cached, allocated, room)
+        cached, full, conversation = running.cached, running.full, running.conversation
         if conversation is not None:
             conversation.released = time
-            if cached < running.full:
+            if cached > full:
+                conversation.cached = cached
+        if cached < full:
+            del self._prefilling[key]
+            if conversation is not None:
                 conversation.cut(cached)
                 if running.node is not None and running.node.conversation is None:
                     running.node.conversation = conversation
-            else:
-                conversation.cached = cached
-        unhashed = allocated - cached
-        self._unhashed_in_use -= unhashed
-        if self._unhashed == "head":
-            self._empty += unhashed
-            unhashed = 0
+        unhashed = running.allocated - cached
+        if unhashed:
+            self._unhashed_in_use -= unhashed
+            if self._unhashed == "head":
+                self._empty += unhashed
+                unhashed = 0
         self.tree.release(running.node, time, unhashed, key)
-        return cached - running.full
+        return cached - full
 
     def _observe(self, in_use_blocks: int | None) -> int:
         """Blocks in use, of which answers may have taken some since: empty ones first."""
         known = self.tree.in_use_blocks + self._unhashed_in_use
         if in_use_blocks is None:
             return known
-        answering = max(in_use_blocks - known, 0)
-        if answering > self._answering:
-            self._empty = max(self._empty - answering + self._answering, 0)
-        self._answering = answering
+        answering = in_use_blocks - known
+        if answering < 0:
+            answering = 0
+        if answering != self._answering:
+            if answering > self._answering:
+                self._empty = max(self._empty - answering + self._answering, 0)
+            self._answering = answering
         return in_use_blocks
 
     def _extend(
