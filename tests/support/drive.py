@@ -152,8 +152,9 @@ class Engine:
             "async_scheduling": False,
         }
         self.config = EngineArgs(model=model, **(options | (arguments or {}))).create_engine_config()
-        # What a platform without asynchronous scheduling would refuse: the scheduler itself needs no device.
-        self.config.scheduler_config.async_scheduling = overlap
+        if overlap:
+            # The CPU platform refuses asynchronous scheduling; the scheduler itself needs no device.
+            self.config.scheduler_config.async_scheduling = True
         self.block_size: int = self.config.cache_config.block_size
         self.config.cache_config.num_gpu_blocks = blocks + 1
         self.scheduler = self._scheduler(blocks)
