@@ -15,10 +15,8 @@ from vllm_hitratio_plugin.index.node import Copy, Node
 #: entries), measured with ``sys.getsizeof`` on CPython 3.11.
 BYTES_PER_BLOCK = 88
 BYTES_PER_NODE = 420
-
 #: Least reuse time of a run that is not in use, s.
 _INSTANT_S = 1e-9
-
 #: Places of the LRU stack beyond which the empty ones are looked for.
 _PLACES = 65536
 
