@@ -125,7 +125,7 @@ def _named(fields: tuple[Any, ...]) -> Record:
 
 
 def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
-    """A waiting request's call carries ``new_computed_blocks``; a result means admitted.
+    """A waiting request's call carries ``new_computed_blocks``; a result means admitted, or computed further.
 
     See docs/vllm.md#where-the-plugin-hooks-in.
     """
@@ -137,8 +137,7 @@ def _allocate_slots(recorder: Recorder, manager: Any, original: Any) -> Any:
     def allocate_slots(
         request: Any, num_new_tokens: int, *args: Any, num_lookahead_tokens: int = 0, **kwargs: Any
     ) -> Any:
-        # The call for a running request has this one keyword: through kwargs, a decode step would take twice
-        # as long.
+        # The call for a running request has this one keyword. Through kwargs, a decode step would take twice as long.
         waiting = (kwargs or args) and ("new_computed_blocks" in kwargs or len(args) >= 2)
         computed = free = 0
         try:
